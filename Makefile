@@ -1,0 +1,66 @@
+# The front door. Meson builds; this file gives the usual words.
+#
+#   make          build            make check    install what is missing, build, run all tests
+#   make demo     the same, then the main job with a figure
+#   make bench    benchmarks       make asan     tests under AddressSanitizer and UBSan
+#   make format   clang-format     make install  PREFIX=/usr/local
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+MESON  ?= meson
+
+.PHONY: all demo check check-long check-layers bench asan clang install format format-check lint deps clean
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	@$(MESON) setup $(BUILD) --prefix=$(PREFIX) $(MESON_FLAGS)
+
+deps:
+	@tools/install-deps
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/hdo demo -o demo
+
+check: deps
+	@$(MAKE) --no-print-directory all check-layers
+	@tools/run-tests $(BUILD)
+
+check-long: deps
+	@$(MAKE) --no-print-directory all
+	@tools/run-tests $(BUILD) --long
+
+check-layers:
+	@tools/check-layers
+
+bench: deps
+	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD) benchmarks
+	@tools/run-benchmarks $(BUILD)
+
+asan: deps
+	@test -d $(BUILD)-asan || $(MESON) setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true -Dwerror=true
+	@tools/run-tests $(BUILD)-asan
+
+clang: deps
+	@test -d $(BUILD)-clang || CC=clang $(MESON) setup $(BUILD)-clang -Dwerror=true
+	@tools/run-tests $(BUILD)-clang
+
+install: all
+	@$(MESON) install -C $(BUILD)
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+format-check:
+	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
+
+lint:
+	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
+	  --suppressions-list=tools/cppcheck-suppressions -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src cli
+	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets .ci/run
+
+clean:
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang demo

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the commands share. Results go to stdout, everything said to people to stderr. The commands use only the public
+ * headers of the library.
+ */
+#ifndef HDO_CLI_H
+#define HDO_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "hdo/hdo.h"
+
+enum { EXIT_USAGE = 2, EXIT_DATA = 3, EXIT_DIVERGED = 4, EXIT_SIGINT = 130, EXIT_SIGTERM = 143 };
+
+typedef struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+    const char *summary;
+} cli_command;
+extern const cli_command cli_commands[]; /* ends with name == NULL */
+
+int cmd_run(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+int cmd_plot(int argc, char **argv);
+int cmd_config(int argc, char **argv);
+int cmd_data(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_version(int argc, char **argv);
+
+/* "hdo: error: ..." on stderr; returns the exit code that belongs to it. */
+int cli_fail(const hdo_error *e);
+int cli_usage_error(const char *command, const char *fmt, ...) HDO_PRINTF(2, 3); /* returns EXIT_USAGE */
+void cli_note(const char *fmt, ...) HDO_PRINTF(1, 2);                            /* a line on stderr, unless quiet */
+
+/* Flushes stdout; a full disk or a closed pipe becomes an exit code. Every command ends with it. */
+int cli_finish(int code);
+
+typedef struct cli_style { /* escape sequences, empty without colour */
+    const char *bold, *dim, *red, *green, *off;
+} cli_style;
+void cli_colour(const char *when); /* auto, always, never */
+cli_style cli_style_for(FILE *f);
+void cli_set_quiet(bool quiet);
+bool cli_quiet(void);
+
+/* Parses a whole number in [lo, hi]; false if it is not one. */
+bool cli_int(const char *text, int64_t lo, int64_t hi, int64_t *out);
+
+/* The configuration a command works on: a file, a preset or "-", then the environment, then --set in order. */
+hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e);
+
+/* Signals: the first SIGINT or SIGTERM asks for a stop at the end of the step, the second ends the process at once;
+ * SIGUSR1 asks for a checkpoint. */
+void cli_catch_signals(void);
+int cli_signal(void);          /* 0, SIGINT or SIGTERM */
+bool cli_take_checkpoint(void); /* true once after each SIGUSR1 */
+
+/* Progress of a run on stderr: one line that rewrites itself on a terminal, a plain line now and then otherwise. */
+typedef struct cli_progress {
+    const char *label;
+    int64_t total;
+    double start_s, last_s;
+    double curve[64]; /* losses so far, thinned, for the sparkline */
+    int n_curve, keep_every, seen;
+    bool tty, live;
+} cli_progress;
+void cli_progress_start(cli_progress *p, const char *label, int64_t total);
+void cli_progress_row(cli_progress *p, const hdo_row *row);
+void cli_progress_step(cli_progress *p, int64_t step, const hdo_row *row);
+void cli_progress_end(cli_progress *p);
+
+double cli_now_s(void);
+
+#endif

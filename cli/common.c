@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 — messages, colours, numbers, signals, configurations: what commands share. */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+/* The process's own state, which is what a command line program is: how to speak, and which signals came. */
+static bool g_quiet;
+static const char *g_colour = "auto";
+static volatile sig_atomic_t g_signal, g_checkpoint;
+
+void cli_set_quiet(bool quiet) { g_quiet = quiet; }
+bool cli_quiet(void) { return g_quiet; }
+void cli_colour(const char *when) { g_colour = when; }
+
+cli_style cli_style_for(FILE *f) {
+    static const cli_style plain = {"", "", "", "", ""}, ansi = {"\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[0m"};
+    if (strcmp(g_colour, "always") == 0) return ansi;
+    if (strcmp(g_colour, "never") == 0) return plain;
+    const char *force = getenv("CLICOLOR_FORCE"), *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (no != NULL && no[0] != '\0') return plain;
+    if (force != NULL && force[0] != '\0' && strcmp(force, "0") != 0) return ansi;
+    return isatty(fileno(f)) && (term == NULL || strcmp(term, "dumb") != 0) ? ansi : plain;
+}
+
+int cli_fail(const hdo_error *e) {
+    cli_style s = cli_style_for(stderr);
+    fflush(stdout);
+    fprintf(stderr, "%shdo: error:%s %s\n", s.red, s.off, e->msg[0] != '\0' ? e->msg : hdo_status_text(e->code));
+    return hdo_status_exit_code(e->code);
+}
+
+int cli_usage_error(const char *command, const char *fmt, ...) {
+    cli_style s = cli_style_for(stderr);
+    va_list ap;
+    va_start(ap, fmt);
+    fprintf(stderr, "%shdo: error:%s ", s.red, s.off);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\nTry 'hdo %s%s--help'.\n", command, command[0] != '\0' ? " " : "");
+    return EXIT_USAGE;
+}
+
+void cli_note(const char *fmt, ...) {
+    if (g_quiet) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+int cli_finish(int code) {
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (errno == EPIPE) return code; /* hdo ... | head: the reader has seen enough */
+        fprintf(stderr, "hdo: error: writing to standard output failed: %s\n", strerror(errno));
+        return code != 0 ? code : 1;
+    }
+    return code;
+}
+
+bool cli_int(const char *text, int64_t lo, int64_t hi, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || v < lo || v > hi) return false;
+    *out = v;
+    return true;
+}
+
+double cli_now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void on_signal(int sig) {
+    if (sig == SIGUSR1) {
+        g_checkpoint = 1;
+        return;
+    }
+    if (g_signal != 0) _exit(128 + sig);
+    g_signal = sig;
+}
+
+void cli_catch_signals(void) {
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGUSR1, &a, NULL);
+}
+
+int cli_signal(void) { return (int)g_signal; }
+
+bool cli_take_checkpoint(void) {
+    bool asked = g_checkpoint != 0;
+    g_checkpoint = 0;
+    return asked;
+}
+
+/* HDO_CONFIG names a file read before the run's own; HDO_NUM_THREADS sets threads. */
+static hdo_status apply_environment(hdo_config *c, hdo_error *e) {
+    const char *threads = getenv("HDO_NUM_THREADS");
+    if (threads == NULL || threads[0] == '\0') threads = getenv("OMP_NUM_THREADS");
+    if (threads != NULL && threads[0] != '\0') return hdo_config_set(c, "threads", threads, HDO_FROM_ENV, e);
+    return HDO_OK;
+}
+
+static hdo_status load_source(hdo_config *c, const char *source, hdo_error *e) {
+    const char *text = strcmp(source, "-") == 0 || strchr(source, '/') != NULL ? NULL : hdo_preset(source);
+    if (text != NULL && access(source, F_OK) != 0) return hdo_config_load_text(c, source, text, strlen(text), e);
+    return hdo_config_load(c, source, e);
+}
+
+hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e) {
+    hdo_config_default(c);
+    const char *user = getenv("HDO_CONFIG");
+    hdo_status st = HDO_OK;
+    if (user != NULL && user[0] != '\0') st = hdo_config_load(c, user, e);
+    if (st == HDO_OK && source != NULL) st = load_source(c, source, e);
+    if (st == HDO_OK) st = apply_environment(c, e);
+    if (st == HDO_OK && population != NULL) st = hdo_config_population(c, population, e);
+    for (int i = 0; i < n_set && st == HDO_OK; i++) {
+        char key[256];
+        const char *eq = strchr(set[i], '=');
+        if (eq == NULL || eq == set[i] || (size_t)(eq - set[i]) >= sizeof key) {
+            e->code = HDO_E_CONFIG;
+            snprintf(e->msg, sizeof e->msg, "--set takes key=value, for example --set population.zo.rv=64; got '%.200s'", set[i]);
+            return HDO_E_CONFIG;
+        }
+        memcpy(key, set[i], (size_t)(eq - set[i]));
+        key[eq - set[i]] = '\0';
+        st = hdo_config_set(c, key, eq + 1, HDO_FROM_FLAG, e);
+    }
+    return st;
+}

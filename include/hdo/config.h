@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A configuration is a plain value: no pointers, names as short char arrays, nested by component. Copy it with `=`,
+ * compare it, dump it, store it beside the results. Every field has one row in the option table (src/config/table.c):
+ * key, type, bounds, unit, help. File reading, `--set`, `--help`, range checks, the schema and the dump all read that
+ * table; defaults come from hdo_config_default().
+ */
+#ifndef HDO_CONFIG_H
+#define HDO_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hdo/status.h"
+
+#define HDO_NAME_MAX 32
+#define HDO_PATH_MAX 512
+#define HDO_SPEC_MAX 512
+#define HDO_CLASSES_MAX 16
+
+/* One of a few words, some of which take a number: `copies`, `dirichlet(0.3)`; or a bare number where that is allowed
+ * (then id is HDO_NUMBER and arg the value). */
+typedef struct hdo_choice {
+    int id;
+    double arg;
+} hdo_choice;
+
+enum { HDO_NUMBER = 0 };
+enum { HDO_READING_TEXT = 1, HDO_READING_AUTHORS };
+enum { HDO_INIT_PYTORCH = 1, HDO_INIT_HE, HDO_INIT_NORMAL, HDO_INIT_ZERO };
+enum { HDO_BUFFERS_AVERAGE = 1, HDO_BUFFERS_PRIVATE };
+enum { HDO_MASK_SHARED = 1, HDO_MASK_FRESH };
+enum { HDO_SPLIT_COPIES = 1, HDO_SPLIT_SINGLE, HDO_SPLIT_SHARED, HDO_SPLIT_DIRICHLET, HDO_SPLIT_SHARDS };
+enum { HDO_SCALING_NORMALISED = 1, HDO_SCALING_UNIT };
+enum { HDO_NU_ETA_SQRT_D = 1 };
+enum { HDO_LR_BALANCED = 1, HDO_LR_THEOREM };
+enum { HDO_MOMENTUM_EMA = 1, HDO_MOMENTUM_HEAVY_BALL };
+enum { HDO_SCHEDULE_CONSTANT = 1, HDO_SCHEDULE_COSINE, HDO_SCHEDULE_FILE };
+enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR };
+enum { HDO_STREAMS_INDEPENDENT = 1, HDO_STREAMS_SHARED };
+enum { HDO_DIST_GAUSSIAN = 1, HDO_DIST_SPHERE, HDO_DIST_RADEMACHER };
+enum { HDO_KERNELS_AUTO = 1, HDO_KERNELS_REF };
+
+typedef struct hdo_model_config {
+    char name[HDO_NAME_MAX];   /* objective: logistic, mlp, ..., quadratic */
+    hdo_choice reading;        /* text | authors: spec of the network models */
+    hdo_choice init;           /* pytorch | he | normal(std) | zero */
+    hdo_choice buffers;        /* batch-norm statistics on exchange: average | private */
+    hdo_choice dropout_mask;   /* shared | fresh */
+    double dropout;            /* transformer, custom networks */
+    int64_t input_size;        /* resnet18: 32, 64, 224 */
+    char layers[HDO_SPEC_MAX]; /* model custom: "conv 8 3, relu, pool 2, linear 10" */
+    char weights[HDO_PATH_MAX];/* safetensors to start from; empty: random initialisation */
+    double l2;                 /* logistic-l2: coefficient of |x|^2 / 2 */
+    int64_t dim;               /* quadratic: d */
+    double smoothness;         /* quadratic: L, largest eigenvalue */
+    double convexity;          /* quadratic: ell, smallest eigenvalue */
+    double noise;              /* quadratic: E|xi|^2 of the additive gradient noise, square root of it */
+    double spread;             /* quadratic: |c_i - mean c|, heterogeneity of the nodes' minimisers */
+    double start;              /* quadratic: distance of the start from the minimiser */
+} hdo_model_config;
+
+typedef struct hdo_data_config {
+    char name[HDO_NAME_MAX];   /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
+    char path[HDO_PATH_MAX];   /* file or folder of custom data */
+    char path_val[HDO_PATH_MAX];
+    hdo_choice split;          /* copies | single | shared | dirichlet(alpha) | shards(k) */
+    hdo_choice scaling;        /* normalised | unit */
+    bool augment;              /* cifar10: random crop with padding 4, horizontal flip */
+    int64_t train;             /* use only the first that many training samples; 0: all. synthetic: how many to make */
+    int64_t val;               /* the same for validation */
+    int64_t classes;           /* synthetic: classes */
+    int64_t features;          /* synthetic: input dimension */
+    double separation;         /* synthetic: distance between class means in standard deviations */
+    int64_t positions;         /* brackets: padded length */
+    int64_t data_seed;         /* synthetic, brackets: seed of the generator, apart from the run's seed */
+} hdo_data_config;
+
+typedef struct hdo_class_config {
+    char name[HDO_NAME_MAX];      /* the key under `population` */
+    int64_t count;                /* nodes in the class */
+    char estimator[HDO_NAME_MAX]; /* fo, fd, ..., forward-law */
+    int64_t rv;                   /* random vectors */
+    hdo_choice nu;                /* difference step: number | eta/sqrt(d) */
+    hdo_choice lr;                /* learning rate: number | balanced | theorem */
+    int64_t batch;
+    double momentum;
+    hdo_choice momentum_kind;     /* ema | heavy-ball */
+    double weight_decay;
+    hdo_choice schedule;          /* constant | cosine | file */
+    char schedule_file[HDO_PATH_MAX];
+    hdo_choice directions;        /* whole | per-tensor */
+    hdo_choice streams;           /* independent | shared */
+    hdo_choice distribution;      /* gaussian | sphere | rademacher */
+} hdo_class_config;
+
+typedef struct hdo_mixing_config {
+    char kind[HDO_NAME_MAX]; /* matching, pairwise, graph, none, allreduce */
+    int64_t period;          /* exchange every that many steps */
+} hdo_mixing_config;
+
+typedef struct hdo_eval_config {
+    int64_t every;     /* steps between evaluations; 0: only at the start and the end */
+    bool mean_model;   /* evaluate mu too */
+    bool consensus;    /* Gamma_t at evaluations */
+} hdo_eval_config;
+
+typedef struct hdo_checkpoint_config {
+    int64_t every;    /* steps; 0: only at a stop */
+    double every_s;   /* seconds; 0: never by time */
+    int64_t keep;     /* how many to keep */
+} hdo_checkpoint_config;
+
+typedef struct hdo_stop_config {
+    double loss;      /* stop when the mean validation loss falls to this; 0: never */
+    double accuracy;  /* stop when the mean validation accuracy reaches this; 0: never */
+    double time_s;    /* stop after that many seconds of wall time; 0: never */
+    double diverged;  /* mean loss above this counts as diverged */
+} hdo_stop_config;
+
+/* Where a value came from, for messages and `hdo config show --origin`. */
+typedef enum hdo_source { HDO_FROM_DEFAULT, HDO_FROM_FILE, HDO_FROM_ENV, HDO_FROM_FLAG } hdo_source;
+typedef struct hdo_origin {
+    uint8_t source; /* hdo_source */
+    uint8_t file;   /* index into hdo_config.files */
+    uint16_t column;
+    uint32_t line;
+} hdo_origin;
+
+#define HDO_OPTIONS_MAX 40 /* most options of one section */
+#define HDO_SECTIONS_MAX 8
+#define HDO_FILES_MAX 4
+
+typedef struct hdo_config {
+    char name[HDO_NAME_MAX]; /* used for the run folder */
+    int64_t seed;
+    int64_t steps;           /* T: steps after the warm-up */
+    int64_t warmup;          /* W: local-only steps with rising learning rate, before them */
+    int64_t threads;         /* 0: all CPUs this process may use */
+    hdo_choice kernels;      /* auto | ref */
+    hdo_model_config model;
+    hdo_data_config data;
+    hdo_mixing_config mixing;
+    hdo_eval_config eval;
+    hdo_checkpoint_config checkpoint;
+    hdo_stop_config stop;
+    int n_classes;
+    hdo_class_config population[HDO_CLASSES_MAX];
+
+    /* Origins, kept by the functions below. */
+    char files[HDO_FILES_MAX][HDO_PATH_MAX];
+    int n_files;
+    hdo_origin origin[HDO_SECTIONS_MAX + HDO_CLASSES_MAX][HDO_OPTIONS_MAX];
+} hdo_config;
+
+/* Complete and runnable as it is: a small hybrid population on generated data. */
+HDO_API void hdo_config_default(hdo_config *c);
+
+/* Reads a YAML (or JSON) file over c. Errors name file:line:column, the bound or the words allowed, and the nearest
+ * key. A `population` in the file replaces the classes of c. On failure c is untouched. */
+HDO_API hdo_status hdo_config_load(hdo_config *c, const char *path, hdo_error *e);
+HDO_API hdo_status hdo_config_load_text(hdo_config *c, const char *name, const char *text, size_t len, hdo_error *e);
+
+/* One value by its dotted key, as `--set`: hdo_config_set(c, "population.zo.rv", "64", HDO_FROM_FLAG, &e). */
+HDO_API hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo_source from, hdo_error *e);
+
+/* The value of one key as text; buf is always terminated. Fails for unknown keys. */
+HDO_API hdo_status hdo_config_get(const hdo_config *c, const char *key, char *buf, size_t cap, hdo_error *e);
+
+/* "24fo+256zo": sets the counts of the named classes and drops the classes not named. */
+HDO_API hdo_status hdo_config_population(hdo_config *c, const char *text, hdo_error *e);
+
+/* Cross-field sense (names exist, batch fits, estimator and model agree), with the origin of the value at fault. */
+HDO_API hdo_status hdo_config_check(const hdo_config *c, hdo_error *e);
+
+/* Texts for people and programs; the caller frees the result with free(). NULL when out of memory. */
+HDO_API char *hdo_config_dump(const hdo_config *c, bool with_origin); /* YAML that loads back to an equal value */
+HDO_API char *hdo_config_schema(void);                                /* JSON Schema */
+HDO_API char *hdo_config_help(const char *section);                   /* table of keys; NULL section: all */
+
+/* Words allowed for `estimator`, `model`, `data`, `mixing`: NULL-terminated, static. NULL for an unknown kind. */
+HDO_API const char *const *hdo_names(const char *kind);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run: a population, wired from a configuration, advanced step by step. The library never prints and never exits;
+ * what it wants to say goes through the hooks.
+ */
+#ifndef HDO_RUN_H
+#define HDO_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hdo/config.h"
+#include "hdo/status.h"
+
+typedef struct hdo_run hdo_run;
+
+/* Why a run is where it is. Diverging is the outcome of an experiment, not an error. */
+typedef enum hdo_stop {
+    HDO_RUNNING,   /* more steps to go */
+    HDO_COMPLETED, /* all steps done */
+    HDO_TARGET,    /* stop.loss or stop.accuracy reached */
+    HDO_TIMEOUT,   /* stop.time_s used up */
+    HDO_DIVERGED,  /* a loss or a parameter stopped being finite, or the mean loss passed stop.diverged */
+    HDO_STOPPED    /* the caller ended it, see hdo_run_stop */
+} hdo_stop;
+HDO_API const char *hdo_stop_name(hdo_stop why); /* "running", "completed", ... */
+
+/* Validation figures of a group of nodes. */
+typedef struct hdo_group {
+    double loss_mean, loss_std, loss_min, loss_max; /* over nodes; std with 1/n */
+    double acc_mean;                                /* NaN when the objective has no accuracy */
+} hdo_group;
+
+/* One evaluation. The table in src/metrics/rowtable.c gives every field its name in files. */
+typedef struct hdo_row {
+    int64_t step;          /* steps done, warm-up included */
+    int64_t interactions;  /* pairs that averaged so far */
+    double parallel_time;  /* steps, or interactions / n for pairwise mixing */
+    double train_loss;     /* mean minibatch loss of the last step; NaN before the first */
+    hdo_group all;
+    int n_classes;
+    hdo_group cls[HDO_CLASSES_MAX];
+    double lr[HDO_CLASSES_MAX];
+    double node0_loss, node0_acc; /* the paper's fixed node */
+    double mu_loss, mu_acc;       /* the mean model */
+    double gamma;                 /* (1/n) sum |X_i - mu|^2 */
+    double mg;                    /* (1/n) sum |G_i|^2 of the last step; NaN before the first */
+    int64_t forward, backward, jvp; /* oracle calls so far */
+    int64_t bytes;                  /* exchanged so far: both directions of every pair */
+    double wall_s, step_s, eval_s;  /* time so far */
+} hdo_row;
+
+typedef enum hdo_log_level { HDO_LOG_DEBUG, HDO_LOG_INFO, HDO_LOG_WARN } hdo_log_level;
+
+typedef struct hdo_hooks {
+    void *ctx;
+    void (*log)(void *ctx, hdo_log_level level, const char *message); /* may be NULL */
+    void (*row)(void *ctx, const hdo_row *row);                       /* after every evaluation; may be NULL */
+} hdo_hooks;
+
+/* What a run will be, without running it (for --dry-run). */
+typedef struct hdo_run_info {
+    int64_t n, d, n_buf;
+    int64_t total_steps;   /* warm-up included */
+    int threads;
+    size_t state_bytes;    /* models and momenta */
+    size_t scratch_bytes;  /* arenas of all threads */
+    int64_t bytes_per_step;/* exchanged */
+    int64_t train_samples, val_samples;
+} hdo_run_info;
+
+HDO_API hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e);
+HDO_API void hdo_run_destroy(hdo_run *r); /* NULL is fine, here and in every destroy */
+HDO_API void hdo_run_describe(const hdo_run *r, hdo_run_info *info);
+
+/* Up to n_steps more steps, evaluating when due (the start counts as due). *why says how it stands afterwards; once it
+ * is not HDO_RUNNING further calls do nothing. */
+HDO_API hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e);
+
+/* Ends a run early: evaluates once more if the last evaluation is not of the present step. */
+HDO_API hdo_status hdo_run_stop(hdo_run *r, hdo_error *e);
+
+HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before the first evaluation */
+HDO_API int64_t hdo_run_step(const hdo_run *r);
+HDO_API const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d); /* borrowed; NULL if not local */
+
+/* SHA-256 over all nodes' parameters (and buffers) in node order: two runs are equal iff these are equal. */
+HDO_API void hdo_run_fingerprint(const hdo_run *r, char hex[65]);
+
+/* summary.json as text; the caller frees it. */
+HDO_API char *hdo_run_summary(const hdo_run *r);
+
+/* ---- run folders: config.yaml, manifest.json, metrics.jsonl, summary.json, log.txt ---- */
+
+/* Creates the folder and attaches it: rows go to metrics.jsonl from now on. An existing run is refused unless force.
+ * command_line goes to the manifest, may be NULL. Call before the first hdo_run_advance. */
+HDO_API hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e);
+
+/* Writes summary.json. */
+HDO_API hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files that are whole or absent: write to a temporary name beside the target, fsync, rename. A reader never sees half
+ * a file, a killed writer leaves only a name ending in ".tmp.<pid>".
+ */
+#ifndef HDO_BASE_FILE_H
+#define HDO_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+hdo_status hdo__file_write(const char *path, const void *data, size_t len, hdo_error *e);
+hdo_status hdo__file_read(const char *path, size_t max, char **data, size_t *len, hdo_error *e); /* free(*data) */
+hdo_status hdo__dir_create(const char *path, hdo_error *e); /* with parents; fine if it exists */
+bool hdo__path_exists(const char *path);
+
+/* dir + "/" + name into buf; false when it does not fit. */
+bool hdo__path_join(char *buf, size_t cap, const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels compiled once per instruction set from one source, chosen at run time.
+ *
+ * A file named simd_*.c is compiled for every target in meson.build with HDO_ISA set to the target's name; it defines
+ * its entry points as HDO_ISA_FN(name) and one `const` table of them. The table for this machine comes from
+ * hdo__simd(). Setting the environment variable HDO_SIMD=portable before the first call selects the portable table:
+ * tests use it to show that the bits do not depend on the path.
+ */
+#ifndef HDO_BASE_SIMD_H
+#define HDO_BASE_SIMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+
+#define HDO_CAT2(a, b) a##_##b
+#define HDO_CAT(a, b) HDO_CAT2(a, b)
+#define HDO_ISA_FN(name) HDO_CAT(name, HDO_ISA)
+
+typedef struct hdo_simd {
+    const char *name; /* "portable", "avx2" */
+
+    /* Random numbers: see rng.h. */
+    void (*rng_bits)(hdo_stream s, uint64_t off, size_t len, uint32_t *out);
+    void (*rng_uniform)(hdo_stream s, uint64_t off, size_t len, float *out);
+    void (*rng_normal)(hdo_stream s, uint64_t off, size_t len, float *out);
+    void (*rng_rademacher)(hdo_stream s, uint64_t off, size_t len, float *out);
+
+    /* Flat vectors: see vec.h. */
+    void (*axpy)(size_t n, float a, const float *x, float *y);
+    void (*axpby)(size_t n, float a, const float *x, float b, float *y);
+    void (*scale)(size_t n, float a, float *x);
+    void (*average)(size_t n, float *x, float *y);
+    double (*dot)(size_t n, const float *x, const float *y);
+    double (*sumsq)(size_t n, const float *x);
+    double (*distsq)(size_t n, const float *x, const float *y);
+    void (*accumulate)(size_t n, const float *x, double *sum);
+} hdo_simd;
+
+extern const hdo_simd hdo__simd_portable;
+#ifdef HDO_HAVE_AVX2_BUILD
+extern const hdo_simd hdo__simd_avx2;
+#endif
+
+/* The best table this machine can run. Constant for the life of the process. */
+const hdo_simd *hdo__simd(void);
+
+#endif

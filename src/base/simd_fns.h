@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prototypes of the kernels of one instruction set (see simd.h): private to the simd_*.c files. HDO_ISA names the set.
+ */
+#ifndef HDO_BASE_SIMD_FNS_H
+#define HDO_BASE_SIMD_FNS_H
+
+#include "base/simd.h"
+
+#ifndef HDO_ISA
+#error "simd_*.c are compiled once per instruction set with -DHDO_ISA=<name>, see meson.build"
+#endif
+
+/* Bytes in the widest vector the set has. Every kernel gives the same bits for either width. */
+#ifdef __AVX2__
+#define HDO_VEC_BYTES 32
+#else
+#define HDO_VEC_BYTES 16
+#endif
+
+/* The kernels rely on being one straight piece of code in registers, whatever the compiler thinks of their size. */
+#define HDO_INLINE static inline __attribute__((always_inline))
+
+void HDO_ISA_FN(rng_bits)(hdo_stream s, uint64_t off, size_t len, uint32_t *out);
+void HDO_ISA_FN(rng_uniform)(hdo_stream s, uint64_t off, size_t len, float *out);
+void HDO_ISA_FN(rng_normal)(hdo_stream s, uint64_t off, size_t len, float *out);
+void HDO_ISA_FN(rng_rademacher)(hdo_stream s, uint64_t off, size_t len, float *out);
+
+void HDO_ISA_FN(axpy)(size_t n, float a, const float *x, float *y);
+void HDO_ISA_FN(axpby)(size_t n, float a, const float *x, float b, float *y);
+void HDO_ISA_FN(scale)(size_t n, float a, float *x);
+void HDO_ISA_FN(average)(size_t n, float *x, float *y);
+double HDO_ISA_FN(dot)(size_t n, const float *x, const float *y);
+double HDO_ISA_FN(sumsq)(size_t n, const float *x);
+double HDO_ISA_FN(distsq)(size_t n, const float *x, const float *y);
+void HDO_ISA_FN(accumulate)(size_t n, const float *x, double *sum);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The option table: the one place that knows which keys exist. See <hdo/config.h>.
+ */
+#ifndef HDO_CONFIG_OPTIONS_H
+#define HDO_CONFIG_OPTIONS_H
+
+#include "base/status.h"
+#include "hdo/config.h"
+
+typedef enum hdo_opt_type { HDO_OPT_BOOL, HDO_OPT_INT, HDO_OPT_REAL, HDO_OPT_TEXT, HDO_OPT_CHOICE } hdo_opt_type;
+
+typedef struct hdo_word {
+    const char *name; /* NULL ends the list */
+    int id;
+    bool takes_arg; /* written name(arg) */
+    double lo, hi;  /* bounds of arg, inclusive */
+    double arg;     /* default of arg when written without */
+    bool whole;     /* arg is a whole number: shards(2) */
+} hdo_word;
+
+typedef struct hdo_option {
+    const char *key; /* NULL ends the table */
+    hdo_opt_type type;
+    size_t offset;
+    size_t cap;             /* TEXT: bytes */
+    double lo, hi;          /* INT, REAL, and CHOICE when a bare number is allowed */
+    bool lo_open;           /* the lower bound itself is not allowed */
+    bool number;            /* CHOICE: a bare number is allowed (id HDO_NUMBER) */
+    const hdo_word *words;  /* CHOICE */
+    const char *kind;       /* TEXT: the names of hdo_names(kind) are allowed; checked by hdo_config_check */
+    const char *unit, *help;
+} hdo_option;
+
+typedef struct hdo_section {
+    const char *name;     /* "" for the top level, "population" for a class */
+    const char *main_key; /* what a scalar in place of the section sets: `data: mnist` is `data: {name: mnist}` */
+    const char *help;
+    size_t offset; /* in hdo_config; 0 for a class (then relative to hdo_class_config) */
+    const hdo_option *options;
+} hdo_section;
+
+/* Top level first; the class section is apart because there are several of it. */
+extern const hdo_section hdo__sections[];
+extern const int hdo__n_sections;
+extern const hdo_section hdo__class_section;
+
+/* Defaults of a class by its name: `fo...` back-propagates, anything else starts as zeroth order. */
+void hdo__class_default(hdo_class_config *k, const char *name);
+
+/* "(run.yaml:12:8) " or "" for the value of a dotted key, to put in front of a sentence about it. */
+void hdo__config_where(const hdo_config *c, const char *key, char *buf, size_t cap);
+
+/* The nearest of the candidates to `word` (edit distance at most 2, or a third of its length), or NULL. */
+const char *hdo__suggest(const char *word, const char *const *candidates);
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 — the option tables: every key of a configuration, once.
+ *
+ * To add an option: one field in <hdo/config.h>, one row here, and a default below if zero is not it. Reading, --set,
+ * help, range checks, dump and schema follow from the row. The row macros refuse at compile time a field whose type
+ * does not fit the row. Bounds without a source are taste: wide enough for every experiment we could think of, tight
+ * enough to catch a slipped decimal point.
+ */
+#include "config/options.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- row macros ---- */
+
+#define FIELD(T, f, type) _Generic(((T *)0)->f, type : offsetof(T, f))
+#define ROW(T, f, kind_, ctype) .key = #f, .type = HDO_OPT_##kind_, .offset = FIELD(T, f, ctype)
+#define BOOL(T, f, help_) \
+    { ROW(T, f, BOOL, bool), .help = help_ }
+#define INT(T, f, lo_, hi_, unit_, help_) \
+    { ROW(T, f, INT, int64_t), .lo = lo_, .hi = hi_, .unit = unit_, .help = help_ }
+#define REAL(T, f, lo_, hi_, unit_, help_) \
+    { ROW(T, f, REAL, double), .lo = lo_, .hi = hi_, .unit = unit_, .help = help_ }
+#define POSITIVE(T, f, hi_, unit_, help_) \
+    { ROW(T, f, REAL, double), .lo = 0, .lo_open = true, .hi = hi_, .unit = unit_, .help = help_ }
+#define TEXT(T, f, kind_, help_) \
+    { ROW(T, f, TEXT, char *), .cap = sizeof(((T *)0)->f), .kind = kind_, .help = help_ }
+#define CHOICE(T, f, words_, help_) \
+    { ROW(T, f, CHOICE, hdo_choice), .words = words_, .help = help_ }
+#define NUMBER_OR(T, f, open_, lo_, hi_, words_, help_)                                                          \
+    {                                                                                                            \
+        ROW(T, f, CHOICE, hdo_choice), .number = true, .lo_open = open_, .lo = lo_, .hi = hi_, .words = words_,  \
+            .help = help_                                                                                        \
+    }
+#define END \
+    { .key = NULL }
+#define WORD(name_, id_) \
+    { .name = name_, .id = id_ }
+#define WORD_ARG(name_, id_, lo_, hi_, arg_) \
+    { .name = name_, .id = id_, .takes_arg = true, .lo = lo_, .hi = hi_, .arg = arg_ }
+#define WORD_COUNT(name_, id_, lo_, hi_, arg_) \
+    { .name = name_, .id = id_, .takes_arg = true, .lo = lo_, .hi = hi_, .arg = arg_, .whole = true }
+#define WORDS_END \
+    { .name = NULL }
+
+#define STEPS_MAX 4294967295.0 /* 2^32 - 1: a step is one 32-bit word of the random numbers' address */
+#define SEED_MAX 0x1p63        /* 2^63 - 1, which a double cannot hold: the engine knows */
+#define COUNT_MAX 16000000.0   /* nodes of a class; a node is 24 bits of the random numbers' address */
+#define SAMPLES_MAX 2147483647.0
+#define SECONDS_MAX 1e9 /* some 30 years */
+
+/* ---- words ---- */
+
+static const hdo_word kernels_words[] = {WORD("auto", HDO_KERNELS_AUTO), WORD("ref", HDO_KERNELS_REF), WORDS_END};
+static const hdo_word reading_words[] = {WORD("text", HDO_READING_TEXT), WORD("authors", HDO_READING_AUTHORS),
+                                         WORDS_END};
+static const hdo_word init_words[] = {WORD("pytorch", HDO_INIT_PYTORCH), WORD("he", HDO_INIT_HE),
+                                      WORD_ARG("normal", HDO_INIT_NORMAL, 0, 100, 0.02), WORD("zero", HDO_INIT_ZERO),
+                                      WORDS_END};
+static const hdo_word buffers_words[] = {WORD("average", HDO_BUFFERS_AVERAGE), WORD("private", HDO_BUFFERS_PRIVATE),
+                                         WORDS_END};
+static const hdo_word mask_words[] = {WORD("shared", HDO_MASK_SHARED), WORD("fresh", HDO_MASK_FRESH), WORDS_END};
+static const hdo_word split_words[] = {WORD("copies", HDO_SPLIT_COPIES),
+                                       WORD("single", HDO_SPLIT_SINGLE),
+                                       WORD("shared", HDO_SPLIT_SHARED),
+                                       WORD_ARG("dirichlet", HDO_SPLIT_DIRICHLET, 0.001, 1e6, 0.3),
+                                       WORD_COUNT("shards", HDO_SPLIT_SHARDS, 1, 1e6, 2),
+                                       WORDS_END};
+static const hdo_word scaling_words[] = {WORD("normalised", HDO_SCALING_NORMALISED), WORD("unit", HDO_SCALING_UNIT),
+                                         WORDS_END};
+static const hdo_word nu_words[] = {WORD("eta/sqrt(d)", HDO_NU_ETA_SQRT_D), WORDS_END};
+static const hdo_word lr_words[] = {WORD("balanced", HDO_LR_BALANCED), WORD("theorem", HDO_LR_THEOREM), WORDS_END};
+static const hdo_word momentum_words[] = {WORD("ema", HDO_MOMENTUM_EMA), WORD("heavy-ball", HDO_MOMENTUM_HEAVY_BALL),
+                                          WORDS_END};
+static const hdo_word schedule_words[] = {WORD("constant", HDO_SCHEDULE_CONSTANT),
+                                          WORD("cosine", HDO_SCHEDULE_COSINE), WORD("file", HDO_SCHEDULE_FILE),
+                                          WORDS_END};
+static const hdo_word directions_words[] = {WORD("whole", HDO_DIRECTIONS_WHOLE),
+                                            WORD("per-tensor", HDO_DIRECTIONS_PER_TENSOR), WORDS_END};
+static const hdo_word streams_words[] = {WORD("independent", HDO_STREAMS_INDEPENDENT),
+                                         WORD("shared", HDO_STREAMS_SHARED), WORDS_END};
+static const hdo_word dist_words[] = {WORD("gaussian", HDO_DIST_GAUSSIAN), WORD("sphere", HDO_DIST_SPHERE),
+                                      WORD("rademacher", HDO_DIST_RADEMACHER), WORDS_END};
+
+/* ---- sections ---- */
+
+#define T hdo_config
+static const hdo_option root_options[] = {
+    TEXT(T, name, NULL, "name of the run; its folder is called after it"),
+    INT(T, seed, 0, SEED_MAX, NULL, "every random number follows from it: same seed, same bits"),
+    INT(T, steps, 0, STEPS_MAX, "steps", "T: steps (interactions when mixing is pairwise) after the warm-up"),
+    INT(T, warmup, 0, STEPS_MAX, "steps", "W: steps before T, local only, with linearly rising learning rate"),
+    INT(T, threads, 0, 4096, NULL, "worker threads; 0: all CPUs this process may use. Never changes results"),
+    CHOICE(T, kernels, kernels_words, "auto: the fastest this machine has; ref: plain loops, to check against"),
+    END};
+#undef T
+
+#define T hdo_model_config
+static const hdo_option model_options[] = {
+    TEXT(T, name, "model", "what is optimised: a network, softmax regression, or a function with known constants"),
+    CHOICE(T, reading, reading_words, "the paper's text, or its authors' published code where that differs"),
+    CHOICE(T, init, init_words, "start: PyTorch's default, He, normal(standard deviation), or zero"),
+    CHOICE(T, buffers, buffers_words, "batch-norm statistics when two nodes meet: average them or keep one's own"),
+    CHOICE(T, dropout_mask, mask_words, "one dropout mask per estimate (shared) or one per evaluation (fresh)"),
+    REAL(T, dropout, 0, 0.99, NULL, "probability to drop an activation (transformer, custom)"),
+    INT(T, input_size, 8, 1024, "pixels", "resnet18: images are resized to this; the authors use 224"),
+    TEXT(T, layers, NULL, "custom: layers in order, such as \"conv 8 3, relu, pool 2, linear 10\""),
+    TEXT(T, weights, NULL, "safetensors file to start from; empty: start from init"),
+    REAL(T, l2, 0, 1e6, NULL, "logistic-l2: coefficient of |x|^2 / 2, which makes it strongly convex"),
+    INT(T, dim, 1, 1e8, NULL, "quadratic: d, the number of coordinates"),
+    POSITIVE(T, smoothness, 1e12, NULL, "quadratic: L, the largest eigenvalue"),
+    REAL(T, convexity, 0, 1e12, NULL, "quadratic: ell, the smallest eigenvalue, at most smoothness"),
+    REAL(T, noise, 0, 1e12, NULL, "quadratic: root mean square norm of the noise added to a gradient"),
+    REAL(T, spread, 0, 1e12, NULL, "quadratic: distance of each node's minimiser from the mean minimiser"),
+    REAL(T, start, 0, 1e12, NULL, "quadratic: distance of the start from the minimiser"),
+    END};
+#undef T
+
+#define T hdo_data_config
+static const hdo_option data_options[] = {
+    TEXT(T, name, "data", "data set or file format"),
+    TEXT(T, path, NULL, "file or folder of the data; empty: the cache that `hdo data get` fills"),
+    TEXT(T, path_val, NULL, "file of the validation data, when it is a file of its own"),
+    CHOICE(T, split, split_words,
+           "who holds what: a copy per class kind, 1/n each, all for all, label skew by dirichlet(alpha) or shards(k)"),
+    CHOICE(T, scaling, scaling_words, "inputs to mean 0 and deviation 1, or to [0, 1]; it changes results a lot"),
+    BOOL(T, augment, "cifar10: random crop with padding 4 and horizontal flip"),
+    INT(T, train, 0, SAMPLES_MAX, "samples",
+        "use only the first that many training samples; 0: all. synthetic: how many to make; 0: its own choice"),
+    INT(T, val, 0, SAMPLES_MAX, "samples", "the same for validation"),
+    INT(T, classes, 2, 65536, NULL, "synthetic: number of classes"),
+    INT(T, features, 1, 1e6, NULL, "synthetic: input dimension"),
+    REAL(T, separation, 0, 1e6, NULL, "synthetic: distance between class means in standard deviations"),
+    INT(T, positions, 4, 65536, "tokens", "brackets: padded length; the authors use 514"),
+    INT(T, data_seed, 0, SEED_MAX, NULL, "synthetic, brackets: seed of the generator, apart from the run's seed"),
+    END};
+#undef T
+
+#define T hdo_mixing_config
+static const hdo_option mixing_options[] = {
+    TEXT(T, kind, "mixing", "who averages with whom"),
+    INT(T, period, 1, STEPS_MAX, "steps", "exchange every that many steps"),
+    END};
+#undef T
+
+#define T hdo_eval_config
+static const hdo_option eval_options[] = {
+    INT(T, every, 0, STEPS_MAX, "steps", "steps between evaluations; 0: only at the start and the end"),
+    BOOL(T, mean_model, "evaluate the mean model mu too"),
+    BOOL(T, consensus, "measure Gamma, the mean squared distance of the nodes from mu"),
+    END};
+#undef T
+
+#define T hdo_checkpoint_config
+static const hdo_option checkpoint_options[] = {
+    INT(T, every, 0, STEPS_MAX, "steps", "steps between checkpoints; 0: only when the run stops"),
+    REAL(T, every_s, 0, SECONDS_MAX, "s", "seconds between checkpoints; 0: never by time"),
+    INT(T, keep, 1, 1e6, NULL, "how many checkpoints to keep; the oldest go first"),
+    END};
+#undef T
+
+#define T hdo_stop_config
+static const hdo_option stop_options[] = {
+    REAL(T, loss, 0, 1e12, NULL, "stop when the mean validation loss falls to this; 0: never"),
+    REAL(T, accuracy, 0, 1, NULL, "stop when the mean validation accuracy reaches this; 0: never"),
+    REAL(T, time_s, 0, SECONDS_MAX, "s", "stop after that much wall time, with a checkpoint; 0: never"),
+    POSITIVE(T, diverged, 1e300, NULL, "a mean loss above this, or not finite, ends the run as diverged"),
+    END};
+#undef T
+
+#define T hdo_class_config
+static const hdo_option class_options[] = {
+    INT(T, count, 0, COUNT_MAX, "nodes", "how many nodes are of this class"),
+    TEXT(T, estimator, "estimator", "how a node estimates its gradient; the oracle it needs follows from it"),
+    INT(T, rv, 1, 1e9, NULL, "random vectors per estimate: variance falls as 1/rv"),
+    NUMBER_OR(T, nu, true, 0, 1e3, nu_words, "step of finite differences; eta/sqrt(d) is the choice of Theorem 1"),
+    NUMBER_OR(T, lr, false, 0, 1e6, lr_words,
+              "learning rate eta; balanced: scaled by the estimator's variance; theorem: from the bounds"),
+    INT(T, batch, 1, 1e7, "samples", "minibatch of one estimate"),
+    REAL(T, momentum, 0, 0.999999, NULL, "m: weight of the past in the direction of the step"),
+    CHOICE(T, momentum_kind, momentum_words, "ema: g = m g + (1-m) G, as in the text; heavy-ball: g = m g + G"),
+    REAL(T, weight_decay, 0, 1e3, NULL, "coefficient of x added to the gradient"),
+    CHOICE(T, schedule, schedule_words, "learning rate after the warm-up: constant, cosine to 0, or from a file"),
+    TEXT(T, schedule_file, NULL, "schedule file: one factor per line and step"),
+    CHOICE(T, directions, directions_words, "one random vector over all coordinates, or one per tensor (authors)"),
+    CHOICE(T, streams, streams_words, "random vectors differ between nodes, or are alike on all (authors)"),
+    CHOICE(T, distribution, dist_words, "law of a random vector"),
+    END};
+#undef T
+
+#define FITS(options) \
+    _Static_assert(sizeof(options) / sizeof *(options) - 1 <= HDO_OPTIONS_MAX, "raise HDO_OPTIONS_MAX")
+FITS(root_options);
+FITS(model_options);
+FITS(data_options);
+FITS(class_options);
+
+const hdo_section hdo__sections[] = {
+    {"", NULL, "the run as a whole", 0, root_options},
+    {"model", "name", "what is optimised", offsetof(hdo_config, model), model_options},
+    {"data", "name", "what it learns from, and who holds which part", offsetof(hdo_config, data), data_options},
+    {"mixing", "kind", "how nodes exchange models", offsetof(hdo_config, mixing), mixing_options},
+    {"eval", "every", "what is measured, and when", offsetof(hdo_config, eval), eval_options},
+    {"checkpoint", "every", "when the state is saved", offsetof(hdo_config, checkpoint), checkpoint_options},
+    {"stop", NULL, "when to stop before the last step", offsetof(hdo_config, stop), stop_options},
+};
+const int hdo__n_sections = (int)(sizeof hdo__sections / sizeof *hdo__sections);
+_Static_assert(sizeof hdo__sections / sizeof *hdo__sections <= HDO_SECTIONS_MAX, "raise HDO_SECTIONS_MAX");
+
+const hdo_section hdo__class_section = {"population", "count", "classes of nodes; any names, any number", 0,
+                                        class_options};
+
+/* ---- defaults ---- */
+
+static void put_text(char *dst, size_t cap, const char *text) {
+    assert(strlen(text) < cap);
+    memset(dst, 0, cap);
+    memcpy(dst, text, strlen(text));
+}
+#define PUT(field, text) put_text(field, sizeof(field), text)
+
+/* Member by member, so that the padding between them stays zero and configurations compare with memcmp. */
+static void put_choice(hdo_choice *c, int id, double arg) {
+    c->id = id;
+    c->arg = arg;
+}
+static void put_word(hdo_choice *c, int id) { put_choice(c, id, 0); }
+static void put_number(hdo_choice *c, double v) { put_choice(c, HDO_NUMBER, v); }
+
+/* The numbers are those of experiment E2, the paper's populations on a convex problem. */
+void hdo__class_default(hdo_class_config *k, const char *name) {
+    memset(k, 0, sizeof *k);
+    PUT(k->name, name);
+    PUT(k->estimator, strncmp(name, "fo", 2) == 0 ? "fo" : "forward-law");
+    k->count = 1;
+    k->rv = 128;
+    put_number(&k->nu, 1e-4);
+    put_number(&k->lr, 0.01);
+    k->batch = 2;
+    put_word(&k->momentum_kind, HDO_MOMENTUM_EMA);
+    put_word(&k->schedule, HDO_SCHEDULE_CONSTANT);
+    put_word(&k->directions, HDO_DIRECTIONS_WHOLE);
+    put_word(&k->streams, HDO_STREAMS_INDEPENDENT);
+    put_word(&k->distribution, HDO_DIST_GAUSSIAN);
+}
+
+static void model_default(hdo_model_config *m) {
+    PUT(m->name, "logistic");
+    put_word(&m->reading, HDO_READING_TEXT);
+    put_word(&m->init, HDO_INIT_PYTORCH);
+    put_word(&m->buffers, HDO_BUFFERS_AVERAGE);
+    put_word(&m->dropout_mask, HDO_MASK_SHARED);
+    m->dropout = 0.1;
+    m->input_size = 32;
+    m->l2 = 0.01;
+    m->dim = 100;
+    m->smoothness = 1.0;
+    m->convexity = 0.1;
+    m->noise = 1.0;
+    m->start = 1.0;
+}
+
+static void data_default(hdo_data_config *d) {
+    PUT(d->name, "synthetic");
+    put_word(&d->split, HDO_SPLIT_COPIES);
+    put_word(&d->scaling, HDO_SCALING_NORMALISED);
+    d->classes = 10;
+    d->features = 32;
+    d->separation = 3.0;
+    d->positions = 258; /* <start>, up to 256 brackets, <stop> */
+    d->data_seed = 1;
+}
+
+/* 4 + 28 nodes of the demonstration population: they learn visibly within 300 steps. */
+void hdo_config_default(hdo_config *c) {
+    memset(c, 0, sizeof *c);
+    PUT(c->name, "run");
+    c->seed = 1;
+    c->steps = 300;
+    put_word(&c->kernels, HDO_KERNELS_AUTO);
+    model_default(&c->model);
+    data_default(&c->data);
+    PUT(c->mixing.kind, "matching");
+    c->mixing.period = 1;
+    c->eval.every = 10;
+    c->eval.mean_model = true;
+    c->eval.consensus = true;
+    c->checkpoint.keep = 2;
+    c->stop.diverged = 1e6;
+    c->n_classes = 2;
+    hdo__class_default(&c->population[0], "fo");
+    hdo__class_default(&c->population[1], "zo");
+    c->population[0].count = 4;
+    c->population[1].count = 28;
+    for (int k = 0; k < c->n_classes; k++) {
+        c->population[k].rv = 64;
+        put_number(&c->population[k].lr, 0.05);
+        c->population[k].batch = 4;
+    }
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Images kept as bytes. A pixel becomes a float through a table of 256 entries per channel, so scaling costs a lookup
+ * and the bytes may stay in a mapped file shared by all nodes (and by all processes of the machine).
+ *
+ * table[c][v] = (v / 255 - mean[c]) / sd[c] in float, in this order: the bits of torchvision's ToTensor and Normalize.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data_impl.h"
+
+enum { PAD = 4 }; /* crop of the padded image: torchvision's RandomCrop(size, padding=4) */
+
+typedef struct byteset {
+    hdo_dataset ds;
+    int64_t per_chunk;
+    const uint8_t *chunk[HDO_CHUNKS_MAX];
+    size_t stride;
+    const int32_t *label;
+    bool augment;
+    hdo_blob blob[HDO_CHUNKS_MAX];
+    int n_blobs;
+    float table[][256]; /* (channels) */
+} byteset;
+
+static void destroy(hdo_dataset *ds) {
+    byteset *b = (byteset *)ds;
+    for (int i = 0; i < b->n_blobs; i++) hdo__blob_close(&b->blob[i]);
+    free((void *)(uintptr_t)b->label);
+    free(b);
+}
+
+static const uint8_t *row_of(const byteset *b, int64_t i) {
+    if (i < b->per_chunk) return b->chunk[0] + (size_t)i * b->stride;
+    return b->chunk[i / b->per_chunk] + (size_t)(i % b->per_chunk) * b->stride;
+}
+
+/* Eight lookups a turn: the loads of one turn do not wait for each other. (bench_gather) */
+static void lookup(const uint8_t *restrict src, const float *restrict t, size_t n, float *restrict dst) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        float a0 = t[src[i]], a1 = t[src[i + 1]], a2 = t[src[i + 2]], a3 = t[src[i + 3]];
+        float a4 = t[src[i + 4]], a5 = t[src[i + 5]], a6 = t[src[i + 6]], a7 = t[src[i + 7]];
+        dst[i] = a0, dst[i + 1] = a1, dst[i + 2] = a2, dst[i + 3] = a3;
+        dst[i + 4] = a4, dst[i + 5] = a5, dst[i + 6] = a6, dst[i + 7] = a7;
+    }
+    for (; i < n; i++) dst[i] = t[src[i]];
+}
+
+/* One plane shifted by (dy, dx), black outside, mirrored if flip. Output pixel (y, x) shows source
+ * (y + dy, x' + dx) with x' = x, or w - 1 - x when flipped. */
+static void lookup_moved(const uint8_t *src, const float *t, int h, int w, int dy, int dx, bool flip, float *dst) {
+    for (int y = 0; y < h; y++) {
+        int sy = y + dy;
+        const uint8_t *line = src + (size_t)(sy < 0 || sy >= h ? 0 : sy) * (size_t)w;
+        for (int x = 0; x < w; x++) {
+            int sx = (flip ? w - 1 - x : x) + dx;
+            bool in = sy >= 0 && sy < h && sx >= 0 && sx < w;
+            *dst++ = in ? t[line[sx]] : t[0];
+        }
+    }
+}
+
+static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in, int32_t *tok,
+                   int32_t *label) {
+    const byteset *b = (const byteset *)ds;
+    (void)tok;
+    const int channels = ds->shape[0], h = ds->shape[1], w = ds->shape[2];
+    const size_t plane = (size_t)h * (size_t)w;
+    for (int k = 0; k < n; k++) {
+        assert(idx[k] >= 0 && idx[k] < ds->count);
+        const uint8_t *src = row_of(b, idx[k]);
+        float *dst = in + (size_t)k * (size_t)ds->n_in;
+        label[k] = b->label[idx[k]];
+        if (!b->augment || augment == NULL) {
+            for (int c = 0; c < channels; c++)
+                lookup(src + (size_t)c * plane, b->table[c], plane, dst + (size_t)c * plane);
+            continue;
+        }
+        hdo_stream s = *augment;
+        s.sub = (uint32_t)k;
+        uint32_t r[3];
+        hdo__rng_bits(s, 0, 3, r);
+        int dy = (int)(((uint64_t)r[0] * (2 * PAD + 1)) >> 32) - PAD;
+        int dx = (int)(((uint64_t)r[1] * (2 * PAD + 1)) >> 32) - PAD;
+        bool flip = (r[2] >> 31) != 0;
+        for (int c = 0; c < channels; c++) {
+            lookup_moved(src + (size_t)c * plane, b->table[c], h, w, dy, dx, flip, dst + (size_t)c * plane);
+        }
+    }
+}
+
+static int32_t label_of(const hdo_dataset *ds, int64_t i) { return ((const byteset *)ds)->label[i]; }
+
+static const hdo_dataset_ops ops = {"bytes", destroy, gather, label_of};
+
+hdo_status hdo__byteset_create(hdo_dataset **out, const hdo_byteset_spec *s, hdo_error *e) {
+    const int channels = s->shape[0];
+    byteset *b = calloc(1, sizeof *b + (size_t)channels * sizeof b->table[0]);
+    if (b == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a data set");
+    b->ds.ops = &ops;
+    b->ds.count = s->count;
+    b->ds.n_in = s->shape[0] * s->shape[1] * s->shape[2];
+    memcpy(b->ds.shape, s->shape, sizeof b->ds.shape);
+    b->ds.classes = s->classes;
+    b->per_chunk = s->per_chunk;
+    memcpy(b->chunk, s->chunk, sizeof b->chunk);
+    b->stride = s->stride;
+    b->label = s->label;
+    b->augment = s->augment;
+    memcpy(b->blob, s->blob, sizeof b->blob);
+    b->n_blobs = s->n_blobs;
+    for (int c = 0; c < channels; c++) {
+        for (int v = 0; v < 256; v++) {
+            float x = (float)v / 255.0f;
+            b->table[c][v] = s->mean == NULL ? x : (x - s->mean[c]) / s->sd[c];
+        }
+    }
+    *out = &b->ds;
+    return HDO_OK;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 — the registry of data sets: one line each. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data_impl.h"
+#include "data/store.h"
+
+static hdo_status open_none(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
+    (void)c, (void)train, (void)val, (void)e;
+    return HDO_OK;
+}
+
+/* name, how to open it, what it needs, one line for people */
+#define DATA_SETS(X)                                                                                            \
+    X("synthetic", hdo__synth_open, HDO_DATA_BUILT_IN, "Gaussian mixture with known Bayes error, generated")    \
+    X("mnist", hdo__mnist_open, HDO_DATA_ABSENT, "handwritten digits, 28x28 grey, 60,000 + 10,000, 10 classes") \
+    X("cifar10", hdo__cifar_open, HDO_DATA_ABSENT, "small photographs, 32x32 RGB, 50,000 + 10,000, 10 classes") \
+    X("brackets", hdo__brackets_open, HDO_DATA_BUILT_IN,                                                        \
+      "strings of ( and ), correct or not, 25,600 + 2,560, generated")                                          \
+    X("csv", hdo__custom_open, HDO_DATA_OWN, "your table: numbers and a label column (data.path)")              \
+    X("libsvm", hdo__custom_open, HDO_DATA_OWN, "your LIBSVM file: label index:value ... (data.path)")          \
+    X("npy", hdo__custom_open, HDO_DATA_OWN, "your NumPy arrays: inputs and labels (data.path)")                \
+    X("idx", hdo__custom_open, HDO_DATA_OWN, "your IDX files: images and labels, raw or .gz (data.path)")       \
+    X("none", open_none, HDO_DATA_BUILT_IN, "no data, for objectives that are formulas (quadratic)")
+
+const char *const hdo__data_names[] = {
+#define HDO_X(name, open, state, about) name,
+    DATA_SETS(HDO_X)
+#undef HDO_X
+        NULL};
+
+const hdo_data_entry hdo__data_entries[] = {
+#define HDO_X(name, open, state, about) {name, open, (int)(state), about},
+    DATA_SETS(HDO_X)
+#undef HDO_X
+        {NULL, NULL, 0, NULL}};
+
+const hdo_data_entry *hdo__data_find(const char *name) {
+    for (const hdo_data_entry *d = hdo__data_entries; d->name != NULL; d++) {
+        if (strcmp(d->name, name) == 0) return d;
+    }
+    return NULL;
+}
+
+hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
+    *train = NULL;
+    *val = NULL;
+    const hdo_data_entry *d = hdo__data_find(c->name);
+    if (d == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no data set '%s'; 'hdo data list' shows them", c->name);
+    hdo_status st = d->open(c, train, val, e);
+    if (st != HDO_OK) {
+        hdo__dataset_destroy(*train);
+        hdo__dataset_destroy(*val);
+        *train = NULL;
+        *val = NULL;
+    }
+    return st;
+}
+
+void hdo__dataset_destroy(hdo_dataset *ds) {
+    if (ds != NULL) ds->ops->destroy(ds);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CSV: one sample a line, fields separated by ',' ';' or tab (whichever the first line has most of). A first line that
+ * has no number in it, or names a column label, class, target or y, is a heading. The label stands in the column so
+ * named, otherwise in the last one. Labels are whole numbers from 0, or -1 and +1, or words (numbered alphabetically).
+ * All other fields must be finite numbers: missing values are an error, not a zero.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "data/data_impl.h"
+#include "data/realtext.h"
+
+enum { NAMES_MAX = 256, COLUMNS_MAX = 1 << 20 };
+
+void hdo__rows_clear(hdo_rows *r) {
+    free(r->bytes);
+    free(r->reals);
+    free(r->label);
+    free(r->names);
+    *r = (hdo_rows){0};
+}
+
+hdo_status hdo__labels_from_reals(hdo_rows *r, const double *label, const hdo_rows *like, const char *what,
+                                  hdo_error *e) {
+    bool pm = like != NULL ? like->plus_minus : true;
+    for (int64_t i = 0; i < r->count && pm && like == NULL; i++) pm = label[i] == -1 || label[i] == 1;
+    int most = 0;
+    for (int64_t i = 0; i < r->count; i++) {
+        double v = label[i];
+        if (pm && (v == -1 || v == 1))
+            v = v < 0 ? 0 : 1;
+        else if (pm || !(v >= 0) || v > HDO_LABEL_MAX || v != floor(v)) {
+            return hdo__fail(e, HDO_E_DATA, "'%s': sample %lld has label %g; labels are %s", what, (long long)i + 1,
+                             label[i],
+                             pm ? "-1 and +1, as in the training file" : "whole numbers 0 .. 65535, or all -1 and +1");
+        }
+        r->label[i] = (int32_t)v;
+        if (r->label[i] > most) most = r->label[i];
+    }
+    r->plus_minus = pm;
+    r->classes = pm ? 2 : most + 1;
+    if (like != NULL && r->classes > like->classes) {
+        return hdo__fail(e, HDO_E_DATA, "'%s' has a label %d; the training file has labels 0 .. %d", what, most,
+                         like->classes - 1);
+    }
+    if (like != NULL) r->classes = like->classes;
+    return HDO_OK;
+}
+
+/* ---- lines and fields ---- */
+
+typedef struct cursor {
+    const char *p, *end;
+    int64_t line;
+    char sep;
+} cursor;
+
+/* Next line that is not blank into [*a, *b). False at the end. */
+static bool next_line(cursor *c, const char **a, const char **b) {
+    while (c->p < c->end) {
+        const char *nl = memchr(c->p, '\n', (size_t)(c->end - c->p));
+        *a = c->p;
+        *b = nl != NULL ? nl : c->end;
+        c->p = nl != NULL ? nl + 1 : c->end;
+        c->line++;
+        if (*b > *a && (*b)[-1] == '\r') (*b)--;
+        for (const char *s = *a; s < *b; s++) {
+            if (*s != ' ' && *s != '\t') return true;
+        }
+    }
+    return false;
+}
+
+/* Field at *p, without spaces and quotes around it, into [*a, *b); *p moves behind its separator, or to NULL after the
+ * last. A separator inside quotes does not separate. */
+static void next_field(const char **p, const char *end, char sep, const char **a, const char **b) {
+    const char *s = *p;
+    while (s < end && *s == ' ') s++;
+    if (s < end && *s == '"') {
+        const char *q = ++s;
+        while (q < end && !(*q == '"' && (q + 1 == end || q[1] != '"'))) q += *q == '"' ? 2 : 1;
+        *a = s;
+        *b = q;
+        s = q;
+        while (s < end && *s != sep) s++;
+    } else {
+        *a = s;
+        const char *q = memchr(s, sep, (size_t)(end - s));
+        s = q != NULL ? q : end;
+        *b = s;
+        while (*b > *a && ((*b)[-1] == ' ' || (*b)[-1] == '\t')) (*b)--;
+    }
+    *p = s < end ? s + 1 : NULL;
+}
+
+static bool is_real(const char *a, const char *b) {
+    double v;
+    return hdo__real_parse(&a, b, &v) && a == b;
+}
+
+static char find_separator(const char *a, const char *b) {
+    static const char seps[] = ",;\t";
+    char best = ',';
+    int most = 0;
+    for (int k = 0; k < 3; k++) {
+        int n = 0;
+        for (const char *s = a; s < b; s++) n += *s == seps[k];
+        if (n > most) {
+            most = n;
+            best = seps[k];
+        }
+    }
+    return best;
+}
+
+typedef struct plan {   /* what the first line says */
+    int columns, label; /* label: its column */
+    bool heading;
+} plan;
+
+static bool names_label(const char *a, const char *b) {
+    static const char *const words[] = {"label", "class", "target", "y", NULL};
+    for (int i = 0; words[i] != NULL; i++) {
+        if ((size_t)(b - a) == strlen(words[i]) && strncasecmp(a, words[i], (size_t)(b - a)) == 0) return true;
+    }
+    return false;
+}
+
+static hdo_status read_plan(const cursor *c, const char *a, const char *b, plan *out, const char *what, hdo_error *e) {
+    plan p = {.label = -1, .heading = true};
+    bool named = false;
+    for (const char *s = a; s != NULL && p.columns <= COLUMNS_MAX; p.columns++) {
+        const char *fa, *fb;
+        next_field(&s, b, c->sep, &fa, &fb);
+        if (is_real(fa, fb)) p.heading = false;
+        if (!named && names_label(fa, fb)) {
+            named = true;
+            p.label = p.columns;
+        }
+    }
+    if (named) p.heading = true;
+    if (!named) p.label = p.columns - 1;
+    if (p.columns < 2 || p.columns > COLUMNS_MAX) {
+        return hdo__fail(e, HDO_E_DATA,
+                         "'%s', line %lld has %d columns; a table has inputs and a label, 2 .. %d columns", what,
+                         (long long)c->line, p.columns, COLUMNS_MAX);
+    }
+    *out = p;
+    return HDO_OK;
+}
+
+/* ---- labels that are words ---- */
+
+typedef struct words {
+    char (*name)[64];
+    int n;
+} words;
+
+static int word_number(const words *w, const char *name) {
+    for (int i = 0; i < w->n; i++) {
+        if (strcmp(w->name[i], name) == 0) return i;
+    }
+    return -1;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+
+static void copy_word(char dst[64], const char *a, const char *b) {
+    size_t n = (size_t)(b - a) < 63 ? (size_t)(b - a) : 63;
+    memcpy(dst, a, n);
+    dst[n] = '\0';
+}
+
+/* Numbers of the labels of all rows, after their alphabetical order. word (count) holds numbers by first appearance. */
+static hdo_status number_words(hdo_rows *r, words *w, const hdo_rows *like, const char *what, hdo_error *e) {
+    char(*sorted)[64] = malloc((size_t)w->n * sizeof *sorted);
+    if (sorted == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the labels of '%s'", what);
+    memcpy(sorted, w->name, (size_t)w->n * sizeof *sorted);
+    words known = {sorted, w->n};
+    if (like == NULL) {
+        qsort(sorted, (size_t)w->n, sizeof *sorted, by_name);
+    } else {
+        known = (words){like->names, like->classes};
+    }
+    for (int i = 0; i < w->n; i++) {
+        if (like != NULL && (like->names == NULL || word_number(&known, w->name[i]) < 0)) {
+            hdo_status st = hdo__fail(e, HDO_E_DATA, "'%s' has the label '%s', which the training file does not have",
+                                      what, w->name[i]);
+            free(sorted);
+            return st;
+        }
+    }
+    for (int64_t i = 0; i < r->count; i++) r->label[i] = word_number(&known, w->name[r->label[i]]);
+    r->classes = known.n;
+    if (like == NULL) {
+        r->names = sorted;
+    } else {
+        free(sorted);
+    }
+    return HDO_OK;
+}
+
+/* ---- CSV ---- */
+
+static hdo_status read_row(cursor *c, const plan *p, const char *a, const char *b, float *x, const char **la,
+                           const char **lb, const char *what, hdo_error *e) {
+    int k = 0;
+    for (const char *s = a; s != NULL; k++) {
+        const char *fa, *fb;
+        next_field(&s, b, c->sep, &fa, &fb);
+        if (k == p->label) {
+            *la = fa;
+            *lb = fb;
+            continue;
+        }
+        if (k >= p->columns) break;
+        double v;
+        const char *q = fa;
+        if (!hdo__real_parse(&q, fb, &v) || q != fb || !isfinite((float)v)) {
+            return hdo__fail(e, HDO_E_DATA, "'%s', line %lld, column %d: '%.*s' is not a finite number", what,
+                             (long long)c->line, k + 1, fb - fa < 40 ? (int)(fb - fa) : 40, fa);
+        }
+        *x++ = (float)v;
+    }
+    if (k != p->columns) {
+        return hdo__fail(e, HDO_E_DATA, "'%s', line %lld has %s than the %d columns of the first line", what,
+                         (long long)c->line, k < p->columns ? "fewer" : "more", p->columns);
+    }
+    return HDO_OK;
+}
+
+hdo_status hdo__csv_parse(hdo_rows *r, const char *text, size_t len, const hdo_rows *like, size_t max_bytes,
+                          const char *what, hdo_error *e) {
+    *r = (hdo_rows){0};
+    cursor c = {.p = text, .end = text + len, .sep = ','};
+    const char *a, *b;
+    if (!next_line(&c, &a, &b)) return hdo__fail(e, HDO_E_DATA, "'%s' is empty", what);
+    c.sep = find_separator(a, b);
+    plan p = {0};
+    hdo_status st = read_plan(&c, a, b, &p, what, e);
+    if (st != HDO_OK) return st;
+    if (like != NULL && like->n_in != p.columns - 1) {
+        return hdo__fail(e, HDO_E_DATA, "'%s' has %d inputs a line; the training file has %d", what, p.columns - 1,
+                         like->n_in);
+    }
+    size_t lines = p.heading ? 0 : 1;
+    for (cursor count = c; next_line(&count, &a, &b);) lines++;
+    if (lines == 0) return hdo__fail(e, HDO_E_DATA, "'%s' has a heading and no samples", what);
+    const size_t width = (size_t)(p.columns - 1);
+    if (lines > max_bytes / (width * sizeof(float) + 16)) {
+        return hdo__fail(e, HDO_E_DATA, "'%s' has %zu lines of %zu inputs, too many for memory", what, lines, width);
+    }
+    r->n_in = (int)width;
+    r->shape[0] = r->shape[1] = 1;
+    r->shape[2] = r->n_in;
+    r->reals = malloc(lines * width * sizeof(float));
+    r->label = malloc(lines * sizeof *r->label);
+    double *real = malloc(lines * sizeof *real);
+    words w = {malloc(NAMES_MAX * sizeof *w.name), 0};
+    if (r->reals == NULL || r->label == NULL || real == NULL || w.name == NULL) {
+        st = hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", what);
+        goto out;
+    }
+    if (!p.heading) c = (cursor){.p = text, .end = text + len, .sep = c.sep};
+    bool numbers = like == NULL || like->names == NULL;
+    while (next_line(&c, &a, &b)) {
+        const char *la = a, *lb = a;
+        st = read_row(&c, &p, a, b, r->reals + (size_t)r->count * width, &la, &lb, what, e);
+        if (st != HDO_OK) goto out;
+        if (r->count == 0 && like == NULL) numbers = is_real(la, lb);
+        const char *q = la;
+        if (numbers && (!hdo__real_parse(&q, lb, &real[r->count]) || q != lb)) {
+            st = hdo__fail(e, HDO_E_DATA, "'%s', line %lld: the label '%.*s' is not a number", what, (long long)c.line,
+                           lb - la < 40 ? (int)(lb - la) : 40, la);
+            goto out;
+        }
+        if (!numbers) {
+            char name[64];
+            copy_word(name, la, lb);
+            int k = word_number(&w, name);
+            if (k < 0 && (w.n == NAMES_MAX || name[0] == '\0')) {
+                st = hdo__fail(e, HDO_E_DATA, "'%s', line %lld: %s", what, (long long)c.line,
+                               name[0] == '\0' ? "the label is missing" : "more than 256 different words as labels");
+                goto out;
+            }
+            if (k < 0) memcpy(w.name[k = w.n++], name, sizeof name);
+            r->label[r->count] = k;
+        }
+        r->count++;
+    }
+    st = numbers ? hdo__labels_from_reals(r, real, like, what, e) : number_words(r, &w, like, what, e);
+out:
+    free(real);
+    free(w.name);
+    if (st != HDO_OK) hdo__rows_clear(r);
+    return st;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Causal attention, exp and GELU: the reference (k_ref_attn.c) and the vector kernels (simd_attn.c, one table per
+ * instruction set, see base/simd.h). The meaning of every entry is in kernels.h.
+ */
+#ifndef HDO_KERNELS_ATTN_H
+#define HDO_KERNELS_ATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "kernels/kernels.h"
+
+/* Plain C, sums in double, any head size: the oracle. The backward pass recomputes what it needs and ignores out and
+ * lse (either may be NULL there). */
+void hdo__ref_attn_fwd(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a);
+void hdo__ref_attn_bwd(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
+                       float *dqkv, hdo_arena *a);
+void hdo__ref_attn_jvp(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
+                       hdo_arena *a);
+size_t hdo__ref_attn_work(const hdo_attn *s, int k);
+void hdo__ref_vexp(size_t n, const float *x, float *y);
+void hdo__ref_gelu(size_t n, const float *x, float *y, float *dy);
+
+typedef struct hdo_attn_simd {
+    void (*attn_fwd)(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a);
+    void (*attn_bwd)(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
+                     float *dqkv, hdo_arena *a);
+    void (*attn_jvp)(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
+                     hdo_arena *a);
+    size_t (*attn_work)(const hdo_attn *s, int k);
+    void (*vexp)(size_t n, const float *x, float *y);
+    void (*gelu)(size_t n, const float *x, float *y, float *dy);
+} hdo_attn_simd;
+
+extern const hdo_attn_simd hdo__attn_portable;
+#ifdef HDO_HAVE_AVX2_BUILD
+extern const hdo_attn_simd hdo__attn_avx2;
+#endif
+
+/* The dropout mask, shared by reference and vector kernels so that they cannot disagree (definition: hdo_attn). */
+static inline uint64_t hdo__attn_mask_head(const hdo_attn *s, int b, int h) { /* number of weight (b, h, 0, 0) */
+    uint64_t t = (uint64_t)s->T, r = (t * (t + 1) / 2 + 63) & ~(uint64_t)63;
+    return (((uint64_t)s->b0 + (uint64_t)b) * (uint64_t)s->heads + (uint64_t)h) * r;
+}
+static inline uint64_t hdo__attn_mask_row(int i) { return (uint64_t)i * ((uint64_t)i + 1) / 2; }
+static inline uint32_t hdo__attn_mask_limit(float p) { return (uint32_t)((double)p * 65536.0); }
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numerical kernels behind the networks. Every kernel has a plain C reference (k_ref_*.c: the meaning, the fallback and
+ * the oracle of the tests); libraries and hand-written AVX2 code override single entries where they win. A table is
+ * chosen once per objective: hdo__kernels(HDO_KERNELS_AUTO | HDO_KERNELS_REF). Arrays are row-major and plain (NCHW,
+ * OIHW): flat parameter vectors are never repacked behind the caller's back.
+ *
+ * Kernels are single-threaded: parallelism is over nodes or over fixed chunks of a batch, above this layer.
+ */
+#ifndef HDO_KERNELS_KERNELS_H
+#define HDO_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/rng.h"
+
+typedef struct hdo_conv { /* a 2-d convolution, square or not */
+    int B;                /* samples */
+    int C, H, W;          /* input channels, height, width */
+    int O, kh, kw;        /* output channels, kernel */
+    int stride, pad;
+    int Ho, Wo; /* output height and width, filled by hdo__conv_init */
+} hdo_conv;
+
+void hdo__conv_init(hdo_conv *c); /* computes Ho, Wo */
+
+typedef struct hdo_attn { /* causal multi-head self-attention of small heads */
+    int B, T, heads, hs;  /* samples, positions, heads, head size; model width D = heads * hs */
+    int b0;               /* index of this call's first sample within the batch: masks do not depend on chunking */
+    float dropout;        /* on attention weights, 0 <= p < 1; 0: none */
+    hdo_stream mask;      /* address of the mask when dropout > 0 */
+    /* Weight (b, h, i, j) is kept, and scaled by 1 / (1 - p), iff its 16-bit number is >= floor(p * 65536). The number
+     * has index n = ((b0 + b) * heads + h) * R + i (i + 1) / 2 + j, R = T (T + 1) / 2 rounded up to a multiple of 64:
+     * the packed triangle, so that nothing is generated for j > i. Number n is half n & 1 (0: low) of 32-bit word n / 2
+     * of the stream. */
+} hdo_attn;
+
+typedef struct hdo_kernels {
+    const char *name;      /* "ref", "auto" */
+    const char *gemm_name; /* "plain C", "OpenBLAS ..." : for hdo doctor */
+    const char *conv_name;
+
+    /* C (M, N) = alpha op(A) op(B) + beta C, row-major; ta: A is stored (K, M). */
+    void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
+                 float beta, float *C, int ldc);
+
+    /* y (B, O, Ho, Wo) = conv(x, w) + bias (bias may be NULL). */
+    size_t (*conv_work)(const hdo_conv *c); /* scratch bytes of the three passes */
+    void (*conv_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
+    /* dx (B, C, H, W) = transposed convolution of dy; overwritten. */
+    void (*conv_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
+    /* dw (O, C, kh, kw) and db (O; may be NULL), overwritten: sums over the batch. */
+    void (*conv_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
+
+    /* qkv (B, T, 3 D): query, key, value side by side; out (B, T, D); lse (B, heads, T) log-sum-exp for the backward
+     * pass, may be NULL. Scores are q.k / sqrt(hs), positions j <= i. No score matrix is ever stored. */
+    void (*attn_fwd)(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a);
+    void (*attn_bwd)(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
+                     float *dqkv, hdo_arena *a);
+    /* tangent: (qkv, dqkv) -> (out, dout) for k tangents; dqkv (k, B, T, 3 D), dout (k, B, T, D). */
+    void (*attn_jvp)(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
+                     hdo_arena *a);
+    size_t (*attn_work)(const hdo_attn *s, int k);
+
+    /* y[i] = exp(x[i]) for moderate x (|x| < 87), relative error below 2e-7. In place is fine. */
+    void (*vexp)(size_t n, const float *x, float *y);
+    /* GELU (exact, erf form) and its derivative; dy may be NULL. */
+    void (*gelu)(size_t n, const float *x, float *y, float *dy);
+} hdo_kernels;
+
+const hdo_kernels *hdo__kernels(int which); /* HDO_KERNELS_AUTO or HDO_KERNELS_REF */
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products and convolutions behind kernels.h: the reference (k_ref.c), the library (k_blas.c) and our own vector
+ * kernels (simd_gemm.c, simd_conv.c, simd_igemm.c, one table per instruction set, see base/simd.h).
+ *
+ * The bits of a result depend on the path (fused or separate multiply-add, order of summation), never on the alignment
+ * of the arguments, on the number of threads or on what other threads do. With our kernels a sample's result of a
+ * forward pass does not depend on the batch around it either, as long as the same path is taken.
+ */
+#ifndef HDO_KERNELS_MM_H
+#define HDO_KERNELS_MM_H
+
+#include "kernels/kernels.h"
+
+/* Plain C, sums in double: the oracle. No scratch. */
+void hdo__ref_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
+                   float beta, float *C, int ldc);
+size_t hdo__ref_conv_work(const hdo_conv *c);
+void hdo__ref_conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
+void hdo__ref_conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
+void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
+
+#ifdef HDO_HAVE_BLAS
+/* Sets the library to one thread and returns its name; call once, before the first product. */
+const char *hdo__blas_init(void);
+void hdo__blas_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
+                    int ldb, float beta, float *C, int ldc);
+#endif
+
+/* Our own vector kernels. conv_*: any convolution; the small same-size ones go to direct kernels, the rest to an
+ * implicit matrix product. */
+typedef struct hdo_mm_simd {
+    const char *name;
+    /* True where `gemm` below is the better choice even when a BLAS library is there (measured: bench_kernels). */
+    bool (*gemm_wins)(bool ta, bool tb, int M, int N, int K);
+    void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
+                 float beta, float *C, int ldc);
+    size_t (*conv_work)(const hdo_conv *c);
+    void (*conv_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
+    void (*conv_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
+    void (*conv_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
+} hdo_mm_simd;
+
+extern const hdo_mm_simd hdo__mm_portable;
+#ifdef HDO_HAVE_AVX2_BUILD
+extern const hdo_mm_simd hdo__mm_avx2;
+#endif
+
+#endif

@@ -1,0 +1,888 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Causal attention for tiny heads (head size 1, 2, 4 or 8), exp and GELU; compiled once per instruction set.
+ *
+ * Why by hand. With head size 2 a score costs two multiply-adds but its weight costs an exponential: a matrix product
+ * followed by a softmax spends its time moving score matrices and calling exp. Here nothing of size T x T exists. One
+ * head of one sample is transposed into arrays by component (a few kilobytes, so all in L1), then
+ *   - queries are taken two at a time, keys a vector at a time: keys and values are loaded once for two rows;
+ *   - the rows of a pair end in the same vector of keys, so only the last vector of a pair needs the causal mask;
+ *   - a missing last query (odd T) is a row of zeros whose results are dropped, a missing key is masked like j > i.
+ *
+ * Exponent. Queries are scaled by log2(e) / sqrt(hs), so a weight is 2^(q.k - m) and the shift m rides along in the
+ * first multiply-add. Softmax does not depend on m; it only must keep 2^x in range. A pass over the scores to find the
+ * maximum would cost as many multiply-adds as the rest of the score, so m is a bound instead: with lo <= k_j <= hi by
+ * component over the head, q.k_j <= sum_d max(q_d lo_d, q_d hi_d). If the bound is so far above the row's maximum that
+ * the sum of weights falls below 2^-40, the row is done again with its exact maximum. Exponents below -100 are raised
+ * to -100: such a weight is less than 2^-60 of the row's sum and vanishes in its rounding.
+ *
+ * Backward recomputes the weights as 2^(q.k - lse). A float holds lse to 2^-24 relative, so for |lse| > 64 that would
+ * cost digits: those rows are normalised anew from the scores (exact maximum, then sum).
+ *
+ * Tangents. With W_dj = P_j (keep_j v_dj - out_d) the tangent of the output is
+ *   dout_d = sum_j W_dj (dq.k_j + q.dk_j) + P_j keep_j dv_dj.
+ * W and the small matrix sum_j W_dj k_ej (which takes care of dq) depend on the point only. They are made once per pair
+ * of rows; each tangent then costs 3 hs multiply-adds a weight and no exponential.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/simd_fns.h"
+#include "kernels/attn.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define VB HDO_VEC_BYTES
+#define W (VB / 4) /* lanes */
+#define NR 2       /* queries at a time; divides W, so that the rows of a group end in the same vector of keys */
+#define MAX_HS 8
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
+typedef float f32v __attribute__((vector_size(VB)));
+typedef uint32_t u32v __attribute__((vector_size(VB)));
+typedef int32_t i32v __attribute__((vector_size(VB)));
+typedef float f32u __attribute__((vector_size(VB), aligned(4), may_alias)); /* for loads and stores at any address */
+typedef uint16_t u16a __attribute__((may_alias)); /* the numbers of the mask inside their words */
+typedef uint32_t u32u __attribute__((vector_size(VB), aligned(4), may_alias));
+
+/* ---- vector operations ------------------------------------------------------------------------------------------- */
+
+HDO_INLINE f32v load(const float *p) { return *(const f32u *)p; }
+HDO_INLINE void store(float *p, f32v v) { *(f32u *)p = v; }
+HDO_INLINE f32v splat(float x) { return x - (f32v){0}; } /* minus: x + 0 is not x for x = -0, so it would stay an addition */
+HDO_INLINE f32v and_mask(f32v a, u32v m) { return (f32v)((u32v)a & m); }
+
+/* The library is compiled without contraction, so a fused multiply-add has to be asked for. */
+HDO_INLINE f32v fma_(f32v a, f32v b, f32v c) {
+#if defined(__AVX2__)
+    return (f32v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+HDO_INLINE f32v fnma_(f32v a, f32v b, f32v c) { /* c - a b */
+#if defined(__AVX2__)
+    return (f32v)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return c - a * b;
+#endif
+}
+
+/* Both give b when either is not a number: pass the data as b. */
+HDO_INLINE f32v max_(f32v a, f32v b) {
+#if defined(__AVX2__)
+    return (f32v)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (f32v)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    u32v m = (u32v)(a > b);
+    return (f32v)(((u32v)a & m) | ((u32v)b & ~m));
+#endif
+}
+HDO_INLINE f32v min_(f32v a, f32v b) {
+#if defined(__AVX2__)
+    return (f32v)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (f32v)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    u32v m = (u32v)(a < b);
+    return (f32v)(((u32v)a & m) | ((u32v)b & ~m));
+#endif
+}
+
+HDO_INLINE float sum_lanes(f32v a) {
+    float s = 0.0f;
+    for (int l = 0; l < W; l++) s += a[l];
+    return s;
+}
+HDO_INLINE float max_lanes(f32v a) {
+    float s = a[0];
+    for (int l = 1; l < W; l++) s = a[l] > s ? a[l] : s;
+    return s;
+}
+
+/* dst[0], dst[1] = sums of the lanes of a and b: the results of two neighbouring rows. */
+HDO_INLINE void sum_pair(f32v a, f32v b, float *dst) {
+#if defined(__AVX2__)
+    __m256 t = _mm256_add_ps(_mm256_unpacklo_ps((__m256)a, (__m256)b), _mm256_unpackhi_ps((__m256)a, (__m256)b));
+    __m128 u = _mm_add_ps(_mm256_castps256_ps128(t), _mm256_extractf128_ps(t, 1));
+    _mm_storel_pi((__m64 *)(void *)dst, _mm_add_ps(u, _mm_movehl_ps(u, u)));
+#else
+    dst[0] = sum_lanes(a);
+    dst[1] = sum_lanes(b);
+#endif
+}
+
+/* All ones in lanes 0 .. n, zero above; 0 <= n < W. */
+HDO_INLINE u32v lanes_to(int n) {
+    static const uint32_t edge[2 * W] = {[0 ... W - 1] = 0xffffffffu};
+    return *(const u32u *)(edge + (W - 1 - n));
+}
+
+/* All ones where the 16-bit number is above `below`. */
+HDO_INLINE u32v kept(const u16a *p, i32v below) {
+#if defined(__AVX2__)
+    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return (u32v)_mm256_cmpgt_epi32(x, (__m256i)below);
+#else
+    i32v x;
+    for (int l = 0; l < W; l++) x[l] = (int32_t)p[l];
+    return (u32v)(x > below);
+#endif
+}
+
+/* ---- exp, log2, normal distribution ------------------------------------------------------------------------------ */
+
+/* Adding and subtracting 1.5 * 2^23 rounds to an integer and leaves that integer in the low bits of the sum. */
+#define ROUND_MAGIC 0x1.8p23f
+#define ROUND_BITS 0x4b400000u
+
+#define LOG2E 0x1.715476p+0f
+#define LN2 0x1.62e430p-1f
+#define LN2_HI 0x1.62e4p-1f /* 14 bits: its product with an exponent is exact */
+#define LN2_LO 0x1.7f7d1cp-20f
+
+/* 2^x for -100 <= x < 127; below: 2^-100; above: garbage (the caller masks those lanes). Degree 5 on [-1/2, 1/2], fitted
+ * to the relative error with the constant term fixed at 1, so that 2^0 is 1: 1.3e-7 before rounding. */
+typedef struct split { /* x = integer + f; the integer is in the low bits of t */
+    f32v f, t;
+} split;
+HDO_INLINE split exp2_split(f32v x) {
+    split s;
+    x = max_(splat(-100.0f), x);
+    s.t = x + ROUND_MAGIC;
+    s.f = x - (s.t - ROUND_MAGIC);
+    return s;
+}
+HDO_INLINE f32v exp2_join(split s) {
+#if EXPV == 1
+    f32v f = s.f, f2 = f * f;
+    f32v p = fma_(f, splat(0x1.5f51f2p-10f), splat(0x1.3cf5f0p-7f));
+    f32v b = fma_(f, splat(0x1.c6aeb4p-5f), splat(0x1.ebf996p-3f));
+    f32v c = fma_(f, splat(0x1.62e430p-1f), splat(1.0f));
+    p = fma_(fma_(p, f2, b), f2, c);
+#else
+    f32v p = fma_(s.f, splat(0x1.5f51f2p-10f), splat(0x1.3cf5f0p-7f));
+    p = fma_(p, s.f, splat(0x1.c6aeb4p-5f));
+    p = fma_(p, s.f, splat(0x1.ebf996p-3f));
+    p = fma_(p, s.f, splat(0x1.62e430p-1f));
+    p = fma_(p, s.f, splat(1.0f));
+#endif
+    return (f32v)((u32v)p + ((u32v)s.t << 23));
+}
+HDO_INLINE f32v exp2_weight(f32v x) { return exp2_join(exp2_split(x)); }
+
+/* exp(hi + lo), |lo| small against hi or both small: any result, zero to infinity, subnormal numbers included; the
+ * caller keeps hi in [-105, 90]. Degree 6 with the constant term fixed at 1: 2.6e-9 before rounding. The power of two
+ * is applied in two halves so that a subnormal result is rounded once, by the hardware. */
+HDO_INLINE f32v exp_sum(f32v hi, f32v lo) {
+    f32v t = (hi + lo) * LOG2E + ROUND_MAGIC, n = t - ROUND_MAGIC;
+    f32v r = fnma_(n, splat(LN2_LO), fnma_(n, splat(LN2_HI), hi)) + lo;
+    f32v p = fma_(r, splat(0x1.709b92p-10f), splat(0x1.12904ep-7f));
+    p = fma_(p, r, splat(0x1.55515ep-5f));
+    p = fma_(p, r, splat(0x1.5553c0p-3f));
+    p = fma_(p, r, splat(0x1.000002p-1f));
+    p = fma_(p, r, splat(1.0f));
+    p = fma_(p, r, splat(1.0f));
+    i32v e = (i32v)((u32v)t - ROUND_BITS), e1 = e >> 1, e2 = e - e1;
+    f32v s1 = (f32v)((u32v)(e1 + 127) << 23), s2 = (f32v)((u32v)(e2 + 127) << 23);
+    return p * s1 * s2;
+}
+
+HDO_INLINE f32v exp_full(f32v x) {
+    x = min_(splat(90.0f), max_(splat(-105.0f), x));
+    return exp_sum(x, (f32v){0});
+}
+
+/* log2 of positive normal numbers: x = 2^e z, sqrt(1/2) <= z < sqrt(2), log2 z = s poly(s^2), s = (z - 1) / (z + 1).
+ * 0.7e-9 before rounding. */
+HDO_INLINE f32v log2_(f32v x) {
+    i32v e = (i32v)((u32v)x - 0x3f3504f3u) >> 23;
+    f32v z = (f32v)((u32v)x - ((u32v)e << 23));
+    f32v s = (z - 1.0f) / (z + 1.0f), u = s * s;
+    f32v p = fma_(u, splat(0x1.ba1b44p-2f), splat(0x1.274710p-1f));
+    p = fma_(p, u, splat(0x1.ec70e6p-1f));
+    p = fma_(p, u, splat(0x1.715476p+1f));
+#if defined(__AVX2__)
+    f32v ef = (f32v)_mm256_cvtepi32_ps((__m256i)e);
+#else
+    f32v ef = __builtin_convertvector(e, f32v);
+#endif
+    return fma_(p, s, ef);
+}
+
+/* The lower tail of the normal distribution is Phi(-a) = exp(-a^2 / 2) R(a). R is smooth and falls like 1 / a: as t
+ * times a polynomial of degree 8 in t = 1 / (1 + 11/32 a) it has relative error 2.5e-8 on 0 <= a <= 14.4, where Phi(-a)
+ * leaves the subnormal range. The same exponential is the density in the derivative. a^2 is made of an exact square and
+ * a remainder, otherwise its rounding would be multiplied by a^2 in the exponential. */
+HDO_INLINE void gelu_vec(f32v x, f32v *y, f32v *dy) {
+    f32v xc = min_(splat(14.5f), max_(splat(-14.5f), x));
+    f32v a = and_mask(xc, (u32v){0} + 0x7fffffffu), ah = and_mask(a, (u32v){0} + 0xfffff000u);
+    f32v e = exp_sum(ah * ah * -0.5f, (a - ah) * (a + ah) * -0.5f);
+    f32v t = 1.0f / fma_(a, splat(0.34375f), splat(1.0f));
+    f32v p = fma_(t, splat(-0x1.c4a346p-6f), splat(0x1.24e210p-3f));
+    p = fma_(p, t, splat(-0x1.148fdap-2f));
+    p = fma_(p, t, splat(0x1.836bfcp-3f));
+    p = fma_(p, t, splat(-0x1.38c9e6p-5f));
+    p = fma_(p, t, splat(0x1.cba21ap-4f));
+    p = fma_(p, t, splat(0x1.de9838p-4f));
+    p = fma_(p, t, splat(0x1.19a8d0p-3f));
+    p = fma_(p, t, splat(0x1.18d292p-3f));
+    f32v tail = e * (p * t);
+    u32v negative = (u32v)((i32v)xc >> 31);
+    f32v cdf = (f32v)(((u32v)tail & negative) | ((u32v)(1.0f - tail) & ~negative));
+    *y = max_(splat(-14.5f), x) * cdf;
+    *dy = fma_(xc * 0x1.988454p-2f, e, cdf); /* 1 / sqrt(2 pi) */
+}
+
+static void vexp_(size_t n, const float *x, float *y) {
+    size_t i = 0;
+    for (; i + 2 * W <= n; i += 2 * W) {
+        f32v a = exp_full(load(x + i)), b = exp_full(load(x + i + W));
+        store(y + i, a);
+        store(y + i + W, b);
+    }
+    for (; i < n; i += W) {
+        float t[W] = {0};
+        size_t m = n - i < W ? n - i : W;
+        memcpy(t, x + i, m * sizeof(float));
+        store(t, exp_full(load(t)));
+        memcpy(y + i, t, m * sizeof(float));
+    }
+}
+
+static void gelu_(size_t n, const float *x, float *y, float *dy) {
+    size_t i = 0;
+    for (; i + W <= n; i += W) {
+        f32v g, dg;
+        gelu_vec(load(x + i), &g, &dg);
+        store(y + i, g);
+        if (dy != NULL) store(dy + i, dg);
+    }
+    if (i < n) {
+        float t[W] = {0}, dt[W];
+        f32v g, dg;
+        memcpy(t, x + i, (n - i) * sizeof(float));
+        gelu_vec(load(t), &g, &dg);
+        store(t, g);
+        store(dt, dg);
+        memcpy(y + i, t, (n - i) * sizeof(float));
+        if (dy != NULL) memcpy(dy + i, dt, (n - i) * sizeof(float));
+    }
+}
+
+/* ---- one head of one sample -------------------------------------------------------------------------------------- */
+
+#define MASK_CHUNK 4096    /* words of mask made at a time: stays in L1 */
+#define SUM_FLOOR 0x1p-40f /* a smaller sum of weights: the bound was too far off */
+#define LSE_TRUST 64.0f
+
+typedef struct head {   /* arrays by component, each `stride` long; entries from T on are padding */
+    int T;
+    size_t stride;      /* T rounded up, with room for a padded row and a whole vector */
+    float *q, *k, *v;   /* q times log2(e) / sqrt(hs) */
+    float *m;           /* shift of the exponent */
+    float *sum, *out;   /* sums of weights; sums of weights times values, later the output */
+    float *g;           /* dout, times 1 / (1 - p) */
+    float *delta;       /* dout.out */
+    float *gq, *gk, *gv;
+    float *row;         /* tangent pass: W (NR, hs), kept weights (NR), all weights (NR) */
+    float *tq, *tk, *tv; /* tangents, k of them: dq / sqrt(hs), dk ln 2, dv */
+    float *tout;
+} head;
+
+typedef struct masks { /* numbers lo .. hi - 1 of this head's mask are in buf */
+    hdo_stream stream;
+    uint64_t first; /* number of weight (0, 0) in the stream */
+    uint64_t lo, hi;
+    uint32_t *buf;
+    size_t words;
+} masks;
+
+static size_t stride_of(int T) { return ((size_t)T + W + 15) & ~(size_t)15; }
+
+static size_t mask_words(int T) {
+    size_t need = (NR * stride_of(T) + 128) / 2;
+    need = (need + 31) & ~(size_t)31;
+    return need > MASK_CHUNK ? need : MASK_CHUNK;
+}
+
+/* Numbers of rows i .. i + NR - 1, as 16-bit units in stream order. */
+static const u16a *mask_rows(masks *c, int T, int i) {
+    uint64_t a = hdo__attn_mask_row(i), b = hdo__attn_mask_row(i + NR);
+    if (b > c->hi) {
+        uint64_t end = hdo__attn_mask_row(T);
+        if (end < b) end = b; /* the padded row */
+        c->lo = a & ~(uint64_t)63;
+        size_t len = (size_t)((end - c->lo + 63) / 64) * 32;
+        if (len > c->words) len = c->words;
+        c->hi = c->lo + 2 * len;
+        hdo__rng_bits(c->stream, (c->first + c->lo) / 2, len, c->buf);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        for (size_t w = 0; w < len; w++) c->buf[w] = (c->buf[w] << 16) | (c->buf[w] >> 16);
+#endif
+    }
+    return (const u16a *)(const void *)c->buf + (a - c->lo);
+}
+
+HDO_INLINE void mask_start(masks *c, const hdo_attn *s, int b, int h) {
+    c->stream = s->mask;
+    c->first = hdo__attn_mask_head(s, b, h);
+    c->lo = c->hi = 0;
+}
+
+static masks mask_take(const hdo_attn *s, hdo_arena *a) {
+    masks c = {.words = mask_words(s->T)};
+    if (s->dropout > 0.0f) { /* a vector may be read past the last number; what it finds is masked */
+        c.buf = (uint32_t *)hdo__arena_take(a, c.words * sizeof(uint32_t) + VB);
+        memset(c.buf + c.words, 0, VB);
+    }
+    return c;
+}
+
+/* dst[d][i] = src[i * step + d] * f for i < T, then padding. */
+HDO_INLINE void gather(int HS, int T, size_t stride, const float *restrict src, size_t step, float f, float pad,
+                       float *restrict dst) {
+    for (int i = 0; i < T; i++) {
+        UNROLL for (int d = 0; d < HS; d++) dst[(size_t)d * stride + (size_t)i] = src[(size_t)i * step + (size_t)d] * f;
+    }
+    for (int d = 0; d < HS; d++)
+        for (size_t i = (size_t)T; i < stride; i++) dst[(size_t)d * stride + i] = pad;
+}
+
+/* dst[i * step + d] = src[d][i] * f. */
+HDO_INLINE void scatter(int HS, int T, size_t stride, const float *restrict src, float f, float *restrict dst,
+                        size_t step) {
+    for (int i = 0; i < T; i++) {
+        UNROLL for (int d = 0; d < HS; d++) dst[(size_t)i * step + (size_t)d] = src[(size_t)d * stride + (size_t)i] * f;
+    }
+}
+
+HDO_INLINE void load_head(int HS, head *x, const float *sample, int D, int h) {
+    size_t step = 3 * (size_t)D, off = (size_t)h * (size_t)HS;
+    gather(HS, x->T, x->stride, sample + off, step, LOG2E / sqrtf((float)HS), 0.0f, x->q);
+    gather(HS, x->T, x->stride, sample + (size_t)D + off, step, 1.0f, 0.0f, x->k);
+    gather(HS, x->T, x->stride, sample + 2 * (size_t)D + off, step, 1.0f, 0.0f, x->v);
+}
+
+/* m[i] = a bound on the scores of row i. */
+HDO_INLINE void bound_scores(int HS, head *x) {
+    float lo[MAX_HS], hi[MAX_HS];
+    size_t last = (size_t)x->T - 1;
+    for (int d = 0; d < HS; d++) {
+        const float *k = x->k + (size_t)d * x->stride;
+        f32v a = splat(k[last]), b = a;
+        for (size_t j = 0; j + W <= (size_t)x->T; j += W) {
+            a = min_(a, load(k + j));
+            b = max_(b, load(k + j));
+        }
+        for (size_t j = (size_t)x->T / W * W; j < last; j++) {
+            a = min_(a, splat(k[j]));
+            b = max_(b, splat(k[j]));
+        }
+        lo[d] = -max_lanes(-a);
+        hi[d] = max_lanes(b);
+    }
+    for (size_t i = 0; i < (size_t)x->T + NR - 1; i += W) {
+        f32v m = {0};
+        UNROLL for (int d = 0; d < HS; d++) {
+            f32v q = load(x->q + (size_t)d * x->stride + i);
+            m += max_(q * lo[d], q * hi[d]);
+        }
+        store(x->m + i, m);
+    }
+}
+
+/* Scores of row i with the keys of one vector, minus m. */
+HDO_INLINE f32v score(int HS, const f32v *q, const f32v *k, f32v minus_m) {
+    f32v s = minus_m;
+    UNROLL for (int d = 0; d < HS; d++) s = fma_(q[d], k[d], s);
+    return s;
+}
+
+/* The exact maximum of row i's scores and the sum of 2^(score - maximum): the slow, safe way. */
+HDO_INLINE float exact_max(int HS, const head *x, int i, float *sum) {
+    f32v q[MAX_HS], k[MAX_HS], top = splat(-HUGE_VALF), total = {0};
+    int last = i / W * W;
+    for (int d = 0; d < HS; d++) q[d] = splat(x->q[(size_t)d * x->stride + (size_t)i]);
+    for (int j = 0; j <= last; j += W) {
+        for (int d = 0; d < HS; d++) k[d] = load(x->k + (size_t)d * x->stride + (size_t)j);
+        f32v s = score(HS, q, k, (f32v){0});
+        if (j == last) {
+            u32v in = lanes_to(i - last);
+            s = (f32v)(((u32v)s & in) | ((u32v)top & ~in));
+        }
+        top = max_(top, s);
+    }
+    float m = max_lanes(top);
+    for (int j = 0; j <= last; j += W) {
+        for (int d = 0; d < HS; d++) k[d] = load(x->k + (size_t)d * x->stride + (size_t)j);
+        f32v p = exp2_weight(score(HS, q, k, splat(-m)));
+        total += j == last ? and_mask(p, lanes_to(i - last)) : p;
+    }
+    *sum = sum_lanes(total);
+    return m;
+}
+
+/* Rows i .. i + NR - 1: sums of weights and of weights times values; KEEP: the weights themselves go to x->row too. One
+ * row after the other: with two at once the constants do not fit in 16 registers, and loads become the limit. */
+HDO_INLINE void weigh_rows(int HS, bool DROP, bool KEEP, const head *x, int i, const u16a *mask, i32v below) {
+    const size_t st = x->stride;
+    f32v sum[NR], acc[NR][MAX_HS];
+    UNROLL for (int r = 0; r < NR; r++) {
+        const u16a *number = DROP ? mask + (hdo__attn_mask_row(i + r) - hdo__attn_mask_row(i)) : NULL;
+        const float *xk = x->k, *xv = x->v;
+        float *pm = x->row + (size_t)(NR * HS + r) * st, *pa = pm + NR * st;
+        f32v q[MAX_HS], mm = splat(-x->m[i + r]), total = {0}, o[MAX_HS];
+        UNROLL for (int d = 0; d < HS; d++) {
+            q[d] = splat(x->q[(size_t)d * st + (size_t)(i + r)]);
+            o[d] = (f32v){0};
+        }
+        int j = 0;
+#define WEIGH_SCORE(at)                                                                       \
+    do {                                                                                      \
+        f32v s = mm;                                                                          \
+        UNROLL for (int d = 0; d < HS; d++) s = fma_(q[d], load(xk + (size_t)d * st + (size_t)(at)), s); \
+        next = exp2_split(s); \
+    } while (0)
+#define WEIGH_STEP(LAST)                                                                      \
+    do {                                                                                      \
+        f32v p = exp2_join(now);                                                              \
+        if (LAST) p = and_mask(p, lanes_to(i + r - j));                                       \
+        total += p;                                                                           \
+        if (KEEP) store(pa + j, p);                                                           \
+        if (DROP) p = and_mask(p, kept(number + j, below));                                   \
+        if (KEEP && DROP) store(pm + j, p);                                                   \
+        UNROLL for (int d = 0; d < HS; d++) o[d] = fma_(p, load(xv + (size_t)d * st + (size_t)j), o[d]); \
+    } while (0)
+        split now, next;
+        WEIGH_SCORE(0);
+        for (; j + W <= i; j += W) {
+            now = next;
+            WEIGH_SCORE(j + W);
+            WEIGH_STEP(false);
+        }
+        now = next;
+        WEIGH_STEP(true);
+#undef WEIGH_STEP
+        sum[r] = total;
+        UNROLL for (int d = 0; d < HS; d++) acc[r][d] = o[d];
+    }
+    sum_pair(sum[0], sum[1], x->sum + i);
+    UNROLL for (int d = 0; d < HS; d++) sum_pair(acc[0][d], acc[1][d], x->out + (size_t)d * st + (size_t)i);
+}
+
+/* The same, with the shift put right when the bound was useless (negated so that a sum that is not a number counts). */
+HDO_INLINE void weigh_safely(int HS, bool DROP, bool KEEP, const head *x, int i, const u16a *mask, i32v below) {
+    weigh_rows(HS, DROP, KEEP, x, i, mask, below);
+    if (__builtin_expect(!(x->sum[i] >= SUM_FLOOR) || !(x->sum[i + 1] >= SUM_FLOOR), 0)) {
+        float unused;
+        for (int r = 0; r < NR; r++) x->m[i + r] = exact_max(HS, x, i + r, &unused);
+        weigh_rows(HS, DROP, KEEP, x, i, mask, below);
+    }
+}
+
+static head head_take(const hdo_attn *s, hdo_arena *a, bool bwd, int k) {
+    head x = {.T = s->T, .stride = stride_of(s->T)};
+    size_t n = x.stride, hs = (size_t)s->hs, nk = (size_t)k;
+    x.q = hdo__arena_floats(a, hs * n);
+    x.k = hdo__arena_floats(a, hs * n);
+    x.v = hdo__arena_floats(a, hs * n);
+    x.m = hdo__arena_floats(a, n);
+    x.sum = hdo__arena_floats(a, n);
+    x.out = hdo__arena_floats(a, hs * n);
+    if (bwd) {
+        x.g = hdo__arena_floats(a, hs * n);
+        x.delta = hdo__arena_floats(a, n);
+        x.gq = hdo__arena_floats(a, hs * n);
+        x.gk = hdo__arena_floats(a, hs * n);
+        x.gv = hdo__arena_floats(a, hs * n);
+    }
+    if (k > 0) {
+        x.row = hdo__arena_floats(a, NR * (hs + 2) * n);
+        x.tq = hdo__arena_floats(a, nk * hs * n);
+        x.tk = hdo__arena_floats(a, nk * hs * n);
+        x.tv = hdo__arena_floats(a, nk * hs * n);
+        x.tout = hdo__arena_floats(a, nk * hs * n);
+    }
+    return x;
+}
+
+static bool tiny(const hdo_attn *s) { return s->hs == 1 || s->hs == 2 || s->hs == 4 || s->hs == 8; }
+
+static size_t attn_work_(const hdo_attn *s, int k) {
+    if (!tiny(s)) return hdo__ref_attn_work(s, k);
+    size_t n = stride_of(s->T) * sizeof(float), hs = (size_t)s->hs, nk = (size_t)(k > 0 ? k : 0);
+    size_t fwd = 4 * hdo__arena_round(hs * n) + 2 * hdo__arena_round(n) +
+                 hdo__arena_round(mask_words(s->T) * sizeof(uint32_t) + VB);
+    size_t bwd = 4 * hdo__arena_round(hs * n) + hdo__arena_round(n);
+    size_t jvp = nk > 0 ? hdo__arena_round(NR * (hs + 2) * n) + 4 * hdo__arena_round(nk * hs * n) : 0;
+    return fwd + (bwd > jvp ? bwd : jvp);
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+HDO_INLINE void fwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {
+    size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
+    int D = s->heads * HS;
+    head x = head_take(s, a, false, 0);
+    masks c = mask_take(s, a);
+    const i32v below = (i32v){0} + ((int32_t)hdo__attn_mask_limit(s->dropout) - 1);
+    const float up = DROP ? 1.0f / (1.0f - s->dropout) : 1.0f;
+    for (int b = 0; b < s->B; b++) {
+        for (int h = 0; h < s->heads; h++) {
+            load_head(HS, &x, qkv + (size_t)b * T * 3 * (size_t)D, D, h);
+            bound_scores(HS, &x);
+            if (DROP) mask_start(&c, s, b, h);
+            for (int i = 0; i < s->T; i += NR)
+                weigh_safely(HS, DROP, false, &x, i, DROP ? mask_rows(&c, s->T, i) : NULL, below);
+            for (size_t i = 0; i < T; i += W) {
+                f32v f = up / load(x.sum + i);
+                UNROLL for (int d = 0; d < HS; d++) {
+                    float *o = x.out + (size_t)d * x.stride + i;
+                    store(o, load(o) * f);
+                }
+            }
+            scatter(HS, s->T, x.stride, x.out, 1.0f, out + (size_t)b * T * (size_t)D + (size_t)h * (size_t)HS,
+                    (size_t)D);
+            if (lse != NULL) {
+                for (size_t i = 0; i < T; i += W) store(x.m + i, (load(x.m + i) + log2_(load(x.sum + i))) * LN2);
+                memcpy(lse + ((size_t)b * (size_t)s->heads + (size_t)h) * T, x.m, T * sizeof(float));
+            }
+        }
+    }
+    hdo__arena_rewind(a, mark);
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+HDO_INLINE void bwd_rows(int HS, bool DROP, const head *x, int i, const u16a *mask, i32v below) {
+    const size_t st = x->stride;
+    const u16a *number[NR];
+    f32v q[NR][MAX_HS], mm[NR], g[NR][MAX_HS], md[NR], gq[NR][MAX_HS];
+    UNROLL for (int r = 0; r < NR; r++) {
+        number[r] = DROP ? mask + (hdo__attn_mask_row(i + r) - hdo__attn_mask_row(i)) : NULL;
+        mm[r] = splat(-x->m[i + r]);
+        md[r] = splat(-x->delta[i + r]);
+        UNROLL for (int d = 0; d < HS; d++) {
+            q[r][d] = splat(x->q[(size_t)d * st + (size_t)(i + r)]);
+            g[r][d] = splat(x->g[(size_t)d * st + (size_t)(i + r)]);
+            gq[r][d] = (f32v){0};
+        }
+    }
+#if BWDV == 1
+    UNROLL for (int r = 0; r < NR; r++) {
+        const float *xk = x->k, *xv = x->v;
+        float *xgk = x->gk, *xgv = x->gv;
+        split now, next;
+        int j = 0;
+#define BWD_SCORE(at)                                                                         \
+    do {                                                                                      \
+        f32v s_ = mm[r];                                                                          \
+        UNROLL for (int d = 0; d < HS; d++) s_ = fma_(q[r][d], load(xk + (size_t)d * st + (size_t)(at)), s_); \
+        next = exp2_split(s_); \
+    } while (0)
+#define BWD_STEP(LAST)                                                                        \
+    do {                                                                                      \
+            f32v p = exp2_join(now), ds, pm;                          \
+            if (LAST) p = and_mask(p, lanes_to(i + r - j));                                   \
+            if (DROP) {                                                                       \
+                u32v keep = kept(number[r] + j, below);                                       \
+                f32v t = g[r][0] * load(xv + j);                                                      \
+                UNROLL for (int d = 1; d < HS; d++) t = fma_(g[r][d], load(xv + (size_t)d * st + (size_t)j), t);               \
+                ds = p * (and_mask(t, keep) + md[r]);                                         \
+                pm = and_mask(p, keep);                                                       \
+            } else {                                                                          \
+                f32v t = md[r]; \
+                UNROLL for (int d = 0; d < HS; d++) t = fma_(g[r][d], load(xv + (size_t)d * st + (size_t)j), t);               \
+                ds = p * t;                                           \
+                pm = p;                                                                       \
+            }                                                                                 \
+            UNROLL for (int d = 0; d < HS; d++) {                                             \
+                size_t at = (size_t)d * st + (size_t)j; \
+                gq[r][d] = fma_(ds, load(xk + at), gq[r][d]);                                          \
+                store(xgk + at, fma_(ds, q[r][d], load(xgk + at)));                                             \
+                store(xgv + at, fma_(pm, g[r][d], load(xgv + at)));                                             \
+            }                                                                                 \
+    } while (0)
+        BWD_SCORE(0);
+        for (; j + W <= i; j += W) {
+            now = next;
+            BWD_SCORE(j + W);
+            BWD_STEP(false);
+        }
+        now = next;
+        BWD_STEP(true);
+#undef BWD_STEP
+    }
+#else
+#define BWD_STEP(LAST)                                                                        \
+    do {                                                                                      \
+        f32v k[MAX_HS], v[MAX_HS], gk[MAX_HS], gv[MAX_HS];                                    \
+        UNROLL for (int d = 0; d < HS; d++) {                                                 \
+            k[d] = load(x->k + (size_t)d * st + (size_t)j);                                   \
+            v[d] = load(x->v + (size_t)d * st + (size_t)j);                                   \
+            gk[d] = load(x->gk + (size_t)d * st + (size_t)j);                                 \
+            gv[d] = load(x->gv + (size_t)d * st + (size_t)j);                                 \
+        }                                                                                     \
+        UNROLL for (int r = 0; r < NR; r++) {                                                 \
+            f32v p = exp2_weight(score(HS, q[r], k, mm[r])), ds, pm;                          \
+            if (LAST) p = and_mask(p, lanes_to(i + r - j));                                   \
+            if (DROP) {                                                                       \
+                u32v keep = kept(number[r] + j, below);                                       \
+                f32v t = g[r][0] * v[0];                                                      \
+                UNROLL for (int d = 1; d < HS; d++) t = fma_(g[r][d], v[d], t);               \
+                ds = p * (and_mask(t, keep) + md[r]);                                         \
+                pm = and_mask(p, keep);                                                       \
+            } else {                                                                          \
+                ds = p * score(HS, g[r], v, md[r]);                                           \
+                pm = p;                                                                       \
+            }                                                                                 \
+            UNROLL for (int d = 0; d < HS; d++) {                                             \
+                gq[r][d] = fma_(ds, k[d], gq[r][d]);                                          \
+                gk[d] = fma_(ds, q[r][d], gk[d]);                                             \
+                gv[d] = fma_(pm, g[r][d], gv[d]);                                             \
+            }                                                                                 \
+        }                                                                                     \
+        UNROLL for (int d = 0; d < HS; d++) {                                                 \
+            store(x->gk + (size_t)d * st + (size_t)j, gk[d]);                                 \
+            store(x->gv + (size_t)d * st + (size_t)j, gv[d]);                                 \
+        }                                                                                     \
+    } while (0)
+    int j = 0;
+    for (; j + W <= i; j += W) BWD_STEP(false);
+    BWD_STEP(true);
+#undef BWD_STEP
+#endif
+    UNROLL for (int d = 0; d < HS; d++) sum_pair(gq[0][d], gq[1][d], x->gq + (size_t)d * st + (size_t)i);
+}
+
+HDO_INLINE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, const float *out, const float *lse,
+                    const float *dout, float *dqkv, hdo_arena *a) {
+    size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
+    int D = s->heads * HS;
+    head x = head_take(s, a, true, 0);
+    masks c = mask_take(s, a);
+    const i32v below = (i32v){0} + ((int32_t)hdo__attn_mask_limit(s->dropout) - 1);
+    const float up = DROP ? 1.0f / (1.0f - s->dropout) : 1.0f, scale = 1.0f / sqrtf((float)HS);
+    for (int b = 0; b < s->B; b++) {
+        for (int h = 0; h < s->heads; h++) {
+            size_t row = (size_t)b * T * (size_t)D + (size_t)h * (size_t)HS, step = 3 * (size_t)D;
+            const float *l = lse + ((size_t)b * (size_t)s->heads + (size_t)h) * T;
+            load_head(HS, &x, qkv + (size_t)b * T * step, D, h);
+            gather(HS, s->T, x.stride, dout + row, (size_t)D, up, 0.0f, x.g);
+            gather(HS, s->T, x.stride, out + row, (size_t)D, 1.0f / up, 0.0f, x.out);
+            memset(x.gk, 0, (size_t)HS * x.stride * sizeof(float));
+            memset(x.gv, 0, (size_t)HS * x.stride * sizeof(float));
+            for (size_t i = 0; i < T; i++) x.m[i] = l[i] * LOG2E;
+            for (size_t i = T; i < x.stride; i++) x.m[i] = 0.0f;
+            for (size_t i = 0; i < x.stride; i += W) {
+                f32v t = {0};
+                UNROLL for (int d = 0; d < HS; d++)
+                    t = fma_(load(x.g + (size_t)d * x.stride + i), load(x.out + (size_t)d * x.stride + i), t);
+                store(x.delta + i, t);
+            }
+            for (size_t i = 0; i < T; i++) {
+                if (__builtin_expect(fabsf(l[i]) <= LSE_TRUST, 1)) continue;
+                float sum; /* weights come out sum times too large; everything they meet is divided by sum instead */
+                x.m[i] = exact_max(HS, &x, (int)i, &sum);
+                for (int d = 0; d < HS; d++) x.g[(size_t)d * x.stride + i] /= sum;
+                x.delta[i] /= sum;
+            }
+            if (DROP) mask_start(&c, s, b, h);
+            for (int i = 0; i < s->T; i += NR) bwd_rows(HS, DROP, &x, i, DROP ? mask_rows(&c, s->T, i) : NULL, below);
+            float *d0 = dqkv + (size_t)b * T * step + (size_t)h * (size_t)HS;
+            scatter(HS, s->T, x.stride, x.gq, scale, d0, step);
+            scatter(HS, s->T, x.stride, x.gk, LN2, d0 + D, step); /* q carries log2(e) / sqrt(hs) */
+            scatter(HS, s->T, x.stride, x.gv, 1.0f, d0 + 2 * (size_t)D, step);
+        }
+    }
+    hdo__arena_rewind(a, mark);
+}
+
+/* ---- tangents ---------------------------------------------------------------------------------------------------- */
+
+/* After weigh_rows: W and its products with the keys. mat[r][d][e] = sum_j W_dj k_ej. W, and all that follows from it,
+ * lacks the factor up / sum of the row. */
+HDO_INLINE void tangent_matrix(int HS, bool DROP, const head *x, int i, float centre[NR][MAX_HS],
+                               float mat[NR][MAX_HS][MAX_HS]) {
+    const size_t st = x->stride;
+    const float *pm = x->row + (size_t)(NR * HS) * st, *pa = pm + NR * st;
+    if (!DROP) pm = pa;
+    for (int r = 0; r < NR; r++) {
+        f32v acc[MAX_HS][MAX_HS], o[MAX_HS];
+        UNROLL for (int d = 0; d < HS; d++) {
+            o[d] = splat(centre[r][d]);
+            UNROLL for (int e = 0; e < HS; e++) acc[d][e] = (f32v){0};
+        }
+        for (int j = 0; j <= i; j += W) {
+            f32v p = load(pa + (size_t)r * st + (size_t)j), kp = load(pm + (size_t)r * st + (size_t)j);
+            UNROLL for (int d = 0; d < HS; d++) {
+                f32v v = load(x->v + (size_t)d * st + (size_t)j);
+                f32v w = DROP ? fnma_(p, o[d], kp * v) : p * (v - o[d]);
+                store(x->row + (size_t)(r * HS + d) * st + (size_t)j, w);
+                UNROLL for (int e = 0; e < HS; e++)
+                    acc[d][e] = fma_(w, load(x->k + (size_t)e * st + (size_t)j), acc[d][e]);
+            }
+        }
+        UNROLL for (int d = 0; d < HS; d++) {
+            UNROLL for (int e = 0; e < HS; e++) mat[r][d][e] = sum_lanes(acc[d][e]);
+        }
+    }
+}
+
+/* One tangent, rows i .. i + NR - 1. */
+HDO_INLINE void tangent_rows(int HS, bool DROP, const head *x, int t, int i) {
+    const size_t st = x->stride;
+    const float *w = x->row, *pm = w + (size_t)(NR * HS) * st;
+    const float *tk = x->tk + (size_t)(t * HS) * st, *tv = x->tv + (size_t)(t * HS) * st;
+    if (!DROP) pm += NR * st;
+    f32v q[NR][MAX_HS], acc[NR][MAX_HS];
+    UNROLL for (int r = 0; r < NR; r++) {
+        UNROLL for (int d = 0; d < HS; d++) {
+            q[r][d] = splat(x->q[(size_t)d * st + (size_t)(i + r)]);
+            acc[r][d] = (f32v){0};
+        }
+    }
+    for (int j = 0; j <= i; j += W) {
+        f32v dk[MAX_HS], dv[MAX_HS];
+        UNROLL for (int d = 0; d < HS; d++) {
+            dk[d] = load(tk + (size_t)d * st + (size_t)j);
+            dv[d] = load(tv + (size_t)d * st + (size_t)j);
+        }
+        UNROLL for (int r = 0; r < NR; r++) {
+            f32v u = q[r][0] * dk[0], p = load(pm + (size_t)r * st + (size_t)j);
+            UNROLL for (int d = 1; d < HS; d++) u = fma_(q[r][d], dk[d], u);
+            UNROLL for (int d = 0; d < HS; d++) {
+                acc[r][d] = fma_(load(w + (size_t)(r * HS + d) * st + (size_t)j), u, acc[r][d]);
+                acc[r][d] = fma_(p, dv[d], acc[r][d]);
+            }
+        }
+    }
+    UNROLL for (int d = 0; d < HS; d++)
+        sum_pair(acc[0][d], acc[1][d], x->tout + (size_t)(t * HS + d) * st + (size_t)i);
+}
+
+HDO_INLINE void jvp(int HS, bool DROP, const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,
+                    float *dout, hdo_arena *a) {
+    size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
+    int D = s->heads * HS;
+    head x = head_take(s, a, false, k);
+    masks c = mask_take(s, a);
+    const i32v below = (i32v){0} + ((int32_t)hdo__attn_mask_limit(s->dropout) - 1);
+    const float up = DROP ? 1.0f / (1.0f - s->dropout) : 1.0f, scale = 1.0f / sqrtf((float)HS);
+    for (int b = 0; b < s->B; b++) {
+        for (int h = 0; h < s->heads; h++) {
+            size_t row = (size_t)b * T * (size_t)D + (size_t)h * (size_t)HS, step = 3 * (size_t)D;
+            size_t comp = (size_t)HS * x.stride;
+            load_head(HS, &x, qkv + (size_t)b * T * step, D, h);
+            bound_scores(HS, &x);
+            for (int t = 0; t < k; t++) {
+                const float *d0 = dqkv + ((size_t)t * (size_t)s->B + (size_t)b) * T * step + (size_t)h * (size_t)HS;
+                gather(HS, s->T, x.stride, d0, step, scale, 0.0f, x.tq + (size_t)t * comp);
+                gather(HS, s->T, x.stride, d0 + D, step, LN2, 0.0f, x.tk + (size_t)t * comp);
+                gather(HS, s->T, x.stride, d0 + 2 * (size_t)D, step, 1.0f, 0.0f, x.tv + (size_t)t * comp);
+            }
+            if (DROP) mask_start(&c, s, b, h);
+            for (int i = 0; i < s->T; i += NR) {
+                float centre[NR][MAX_HS], mat[NR][MAX_HS][MAX_HS], f[NR];
+                weigh_safely(HS, DROP, true, &x, i, DROP ? mask_rows(&c, s->T, i) : NULL, below);
+                for (int r = 0; r < NR; r++) {
+                    f[r] = up / x.sum[i + r];
+                    for (int d = 0; d < HS; d++) {
+                        float *o = x.out + (size_t)d * x.stride + (size_t)(i + r);
+                        centre[r][d] = *o / x.sum[i + r]; /* the output without the factor up */
+                        *o = centre[r][d] * up;
+                    }
+                }
+                tangent_matrix(HS, DROP, &x, i, centre, mat);
+                for (int t = 0; t < k; t++) {
+                    tangent_rows(HS, DROP, &x, t, i);
+                    const float *tq = x.tq + (size_t)t * comp + (size_t)i;
+                    float *o = x.tout + (size_t)t * comp + (size_t)i;
+                    UNROLL for (int d = 0; d < HS; d++) {
+                        UNROLL for (int r = 0; r < NR; r++) {
+                            float y = o[(size_t)d * x.stride + (size_t)r];
+                            UNROLL for (int e = 0; e < HS; e++)
+                                y += mat[r][d][e] * tq[(size_t)e * x.stride + (size_t)r];
+                            o[(size_t)d * x.stride + (size_t)r] = y * f[r];
+                        }
+                    }
+                }
+            }
+            scatter(HS, s->T, x.stride, x.out, 1.0f, out + row, (size_t)D);
+            for (int t = 0; t < k; t++)
+                scatter(HS, s->T, x.stride, x.tout + (size_t)t * comp, 1.0f,
+                        dout + (size_t)t * (size_t)s->B * T * (size_t)D + row, (size_t)D);
+        }
+    }
+    hdo__arena_rewind(a, mark);
+}
+
+/* ---- one instance per head size, with and without dropout -------------------------------------------------------- */
+
+#define INSTANCE(HS, DROP)                                                                                           \
+    static void fwd_##HS##_##DROP(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {       \
+        fwd(HS, DROP, s, qkv, out, lse, a);                                                                          \
+    }                                                                                                                \
+    static void bwd_##HS##_##DROP(const hdo_attn *s, const float *qkv, const float *out, const float *lse,           \
+                                  const float *dout, float *dqkv, hdo_arena *a) {                                    \
+        bwd(HS, DROP, s, qkv, out, lse, dout, dqkv, a);                                                              \
+    }                                                                                                                \
+    static void jvp_##HS##_##DROP(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,         \
+                                  float *dout, hdo_arena *a) {                                                       \
+        jvp(HS, DROP, s, k, qkv, dqkv, out, dout, a);                                                                \
+    }
+INSTANCE(1, 0)
+INSTANCE(1, 1)
+INSTANCE(2, 0)
+INSTANCE(2, 1)
+INSTANCE(4, 0)
+INSTANCE(4, 1)
+INSTANCE(8, 0)
+INSTANCE(8, 1)
+
+#define CHOOSE(pass, ...)                                                                     \
+    do {                                                                                      \
+        bool drop = s->dropout > 0.0f;                                                        \
+        switch (s->hs) {                                                                      \
+        case 1: (drop ? pass##_1_1 : pass##_1_0)(__VA_ARGS__); return;                        \
+        case 2: (drop ? pass##_2_1 : pass##_2_0)(__VA_ARGS__); return;                        \
+        case 4: (drop ? pass##_4_1 : pass##_4_0)(__VA_ARGS__); return;                        \
+        case 8: (drop ? pass##_8_1 : pass##_8_0)(__VA_ARGS__); return;                        \
+        default: hdo__ref_attn_##pass(__VA_ARGS__); return;                                   \
+        }                                                                                     \
+    } while (0)
+
+static void attn_fwd_(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {
+    CHOOSE(fwd, s, qkv, out, lse, a);
+}
+
+static void attn_bwd_(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
+                      float *dqkv, hdo_arena *a) {
+    CHOOSE(bwd, s, qkv, out, lse, dout, dqkv, a);
+}
+
+static void attn_jvp_(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
+                      hdo_arena *a) {
+    CHOOSE(jvp, s, k, qkv, dqkv, out, dout, a);
+}
+
+const hdo_attn_simd HDO_CAT(hdo__attn, HDO_ISA) = {
+    .attn_fwd = attn_fwd_,
+    .attn_bwd = attn_bwd_,
+    .attn_jvp = attn_jvp_,
+    .attn_work = attn_work_,
+    .vexp = vexp_,
+    .gelu = gelu_,
+};

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of one instruction set: products, and convolutions sent to the direct kernels or to the implicit product.
+ */
+#include "kernels/simd_mm.h"
+
+#define NAME_STR2(x) #x
+#define NAME_STR(x) NAME_STR2(x)
+
+static size_t conv_work(const hdo_conv *c) {
+    return HDO_ISA_FN(hdo__direct_fits)(c) ? HDO_ISA_FN(hdo__direct_work)(c) : HDO_ISA_FN(hdo__igemm_work)(c);
+}
+
+static void conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a) {
+    if (HDO_ISA_FN(hdo__direct_fits)(c))
+        HDO_ISA_FN(hdo__direct_fwd)(c, x, w, bias, y, a);
+    else
+        HDO_ISA_FN(hdo__igemm_fwd)(c, x, w, bias, y, a);
+}
+
+static void conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a) {
+    if (HDO_ISA_FN(hdo__direct_fits)(c))
+        HDO_ISA_FN(hdo__direct_bwd_x)(c, dy, w, dx, a);
+    else
+        HDO_ISA_FN(hdo__igemm_bwd_x)(c, dy, w, dx, a);
+}
+
+/* db (O) = sums of dy over samples and pixels: lanes in float within one map, maps in double. */
+static void bias_grad(const hdo_conv *c, const float *dy, float *db) {
+    size_t O = (size_t)c->O, map = (size_t)c->Ho * (size_t)c->Wo;
+    for (size_t o = 0; o < O; o++) {
+        double total = 0;
+        for (size_t b = 0; b < (size_t)c->B; b++) {
+            const float *g = dy + (b * O + o) * map;
+            vec s0 = v_zero(), s1 = v_zero();
+            size_t i = 0;
+            for (; i + 2 * VL <= map; i += 2 * VL) {
+                s0 = v_add(s0, v_load(g + i));
+                s1 = v_add(s1, v_load(g + i + VL));
+            }
+            for (; i + VL <= map; i += VL) s0 = v_add(s0, v_load(g + i));
+            if (i < map) s1 = v_add(s1, v_load_part(g + i, map - i));
+            total += (double)v_sum(v_add(s0, s1));
+        }
+        db[o] = (float)total;
+    }
+}
+
+static void conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a) {
+    if (HDO_ISA_FN(hdo__direct_fits)(c))
+        HDO_ISA_FN(hdo__direct_bwd_w)(c, x, dy, dw, a);
+    else
+        HDO_ISA_FN(hdo__igemm_bwd_w)(c, x, dy, dw, a);
+    if (db != NULL) bias_grad(c, dy, db);
+}
+
+const hdo_mm_simd HDO_CAT(hdo__mm, HDO_ISA) = {
+    .name = NAME_STR(HDO_ISA),
+    .gemm_wins = HDO_ISA_FN(hdo__mm_gemm_wins),
+    .gemm = HDO_ISA_FN(hdo__mm_gemm),
+    .conv_work = conv_work,
+    .conv_fwd = conv_fwd,
+    .conv_bwd_x = conv_bwd_x,
+    .conv_bwd_w = conv_bwd_w,
+};

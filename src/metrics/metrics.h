@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run measures. Losses of all nodes over the whole validation set, per class, of node 0 and of the mean model;
+ * the consensus distance. Sums run in a fixed order: figures do not depend on the number of threads.
+ */
+#ifndef HDO_METRICS_METRICS_H
+#define HDO_METRICS_METRICS_H
+
+#include "base/team.h"
+#include "hdo/run.h"
+#include "objective/objective.h"
+#include "transport/transport.h"
+
+typedef struct hdo_metrics {
+    const hdo_objective *f;
+    const hdo_dataset *val; /* NULL: objective without data */
+    int n_classes;
+    int class_first[HDO_CLASSES_MAX + 1];
+    bool mean_model, consensus;
+    double *loss;     /* (blocks, count + 1): per node, last column the mean model */
+    int64_t *correct; /* likewise */
+    double *mu;       /* (ld) sum, then mean of the rows, in double */
+    float *mu_row;    /* (ld) the mean model */
+    int n_slots;      /* count + 1 */
+    int n_blocks;     /* batch groups evaluated as separate tasks */
+    double *tile_sum; /* one partial of Gamma per column tile */
+} hdo_metrics;
+
+hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_dataset *val, const hdo_config *c,
+                             const hdo_rows *rows, hdo_error *e);
+void hdo__metrics_clear(hdo_metrics *m);
+size_t hdo__metrics_work_bytes(const hdo_metrics *m); /* arena bytes of each thread */
+
+/* Fills the validation part of row (all, cls, node0, mu, gamma). */
+hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row);
+
+/* The mean model alone, into mu_row (buffers included); returns Gamma = (1/n) sum |X_i - mu|^2 over the d parameters. */
+double hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team);
+
+/* ---- the metric table: one row per figure; JSON lines, CSV, TensorBoard and docs/metrics.md all read it ---- */
+typedef enum hdo_metric_type { HDO_METRIC_INT, HDO_METRIC_REAL } hdo_metric_type;
+typedef struct hdo_metric {
+    const char *name; /* "val/loss_mean"; '*' stands for the class name in per-class figures */
+    hdo_metric_type type;
+    size_t offset;   /* in hdo_row */
+    size_t stride;   /* 0: one figure; otherwise one per class, that far apart */
+    bool clock;      /* depends on the machine's speed: left out when two runs are compared */
+    const char *help;
+} hdo_metric;
+extern const hdo_metric hdo__metric_table[]; /* ends with name == NULL */
+
+/* Calls emit for every figure of the row with its full name ("val/loss_zo"). */
+void hdo__metric_each(const hdo_row *row, const char (*class_name)[HDO_NAME_MAX],
+                      void (*emit)(void *ctx, const hdo_metric *m, const char *name, double real, int64_t integer),
+                      void *ctx);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Softmax regression: F(W, b) = mean over the batch of cross-entropy(x W' + b, label) [ + l2 |(W, b)|^2 / 2 ].
+ *
+ * Written apart from the layer engine because it is the convex yardstick of the paper (280 nodes, batch 2): the
+ * minibatch is two rows, so the cost is reading W once and writing the gradient once. Many models are evaluated as one
+ * product: their weights are stacked to (K C, p).
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "kernels/kernels.h"
+#include "objective/registry.h"
+
+enum { EVAL_MODELS = 40, EVAL_BATCH = 2000 };
+
+typedef struct logistic {
+    hdo_objective base;
+    hdo_tensor tensor[2]; /* weight (C, p), bias (C), as torch.nn.Linear */
+    const hdo_kernels *kernels;
+    int p, C;
+    double l2;
+    hdo_choice init;
+} logistic;
+
+/* logits (B, C) = in (B, p) W' + b */
+static void logits(const logistic *f, int B, const float *in, const float *x, float *z) {
+    const float *bias = x + (size_t)f->C * (size_t)f->p;
+    for (int i = 0; i < B; i++) memcpy(z + (size_t)i * (size_t)f->C, bias, (size_t)f->C * sizeof(float));
+    f->kernels->gemm(false, true, B, f->C, f->p, 1.0f, in, f->p, x, f->p, 1.0f, z, f->C);
+}
+
+/* Mean cross-entropy of logits z (B, C); dz (B, C), or NULL, receives its gradient. Sums in double. */
+static double cross_entropy(int B, int C, const float *z, const int32_t *label, float *dz) {
+    double sum = 0.0;
+    for (int i = 0; i < B; i++) {
+        const float *zi = z + (size_t)i * (size_t)C;
+        float top = zi[0];
+        for (int c = 1; c < C; c++) top = zi[c] > top ? zi[c] : top;
+        double total = 0.0;
+        for (int c = 0; c < C; c++) total += exp((double)(zi[c] - top));
+        double lse = log(total) + (double)top;
+        sum += lse - (double)zi[label[i]];
+        if (dz == NULL) continue;
+        for (int c = 0; c < C; c++) {
+            double p = exp((double)zi[c] - lse);
+            dz[(size_t)i * (size_t)C + (size_t)c] = (float)((p - (c == label[i] ? 1.0 : 0.0)) / (double)B);
+        }
+    }
+    return sum / (double)B;
+}
+
+static double regulariser(const logistic *f, const float *x) {
+    return f->l2 > 0.0 ? 0.5 * f->l2 * hdo__sumsq(f->base.d, x) : 0.0;
+}
+
+static hdo_status lr_loss(const hdo_objective *o, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
+                          float *buf) {
+    const logistic *f = (const logistic *)o;
+    (void)buf;
+    assert(b->size >= 1);
+    size_t mark = hdo__arena_mark(w->arena);
+    float *z = hdo__arena_floats(w->arena, (size_t)b->size * (size_t)f->C);
+    logits(f, b->size, b->in, x, z);
+    *loss = cross_entropy(b->size, f->C, z, b->label, NULL) + regulariser(f, x);
+    hdo__arena_rewind(w->arena, mark);
+    return HDO_OK;
+}
+
+static hdo_status lr_grad(const hdo_objective *o, const hdo_batch *b, const float *x, hdo_work *w, float *g, double *loss,
+                          float *buf) {
+    const logistic *f = (const logistic *)o;
+    (void)buf;
+    assert(b->size >= 1);
+    size_t mark = hdo__arena_mark(w->arena), n = (size_t)b->size * (size_t)f->C;
+    float *z = hdo__arena_floats(w->arena, n), *dz = hdo__arena_floats(w->arena, n);
+    logits(f, b->size, b->in, x, z);
+    *loss = cross_entropy(b->size, f->C, z, b->label, dz) + regulariser(f, x);
+    /* dW (C, p) = dz' in;  db = column sums of dz */
+    f->kernels->gemm(true, false, f->C, f->p, b->size, 1.0f, dz, f->C, b->in, f->p, 0.0f, g, f->p);
+    float *gb = g + (size_t)f->C * (size_t)f->p;
+    for (int c = 0; c < f->C; c++) {
+        double s = 0.0;
+        for (int i = 0; i < b->size; i++) s += (double)dz[(size_t)i * (size_t)f->C + (size_t)c];
+        gb[c] = (float)s;
+    }
+    if (f->l2 > 0.0) hdo__axpy(o->d, (float)f->l2, x, g);
+    hdo__arena_rewind(w->arena, mark);
+    return HDO_OK;
+}
+
+/* One direction at a time: du (B, C) = in U_W' + u_b, then <dz, du>. The direction is written out once (d numbers). */
+static hdo_status lr_jvp(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u, int first, int k,
+                         hdo_work *w, double *loss, double *dloss, float *buf) {
+    const logistic *f = (const logistic *)o;
+    (void)buf;
+    size_t mark = hdo__arena_mark(w->arena), n = (size_t)b->size * (size_t)f->C;
+    float *z = hdo__arena_floats(w->arena, n), *dz = hdo__arena_floats(w->arena, n);
+    float *dir = hdo__arena_floats(w->arena, o->d);
+    logits(f, b->size, b->in, x, z);
+    *loss = cross_entropy(b->size, f->C, z, b->label, dz) + regulariser(f, x);
+    for (int r = 0; r < k; r++) {
+        hdo__dirs_fill(u, first + r, 0, o->d, dir);
+        logits(f, b->size, b->in, dir, z);
+        dloss[r] = hdo__dot(n, dz, z);
+        if (f->l2 > 0.0) dloss[r] += f->l2 * hdo__dot(o->d, x, dir);
+    }
+    hdo__arena_rewind(w->arena, mark);
+    return HDO_OK;
+}
+
+/* logits(x + nu u) = logits(x) + nu logits(u): the perturbed weights are never formed, so x + nu u is not rounded. */
+static hdo_status lr_loss_many(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
+                               int k, float nu, hdo_work *w, double *loss) {
+    const logistic *f = (const logistic *)o;
+    size_t mark = hdo__arena_mark(w->arena), n = (size_t)b->size * (size_t)f->C;
+    float *z = hdo__arena_floats(w->arena, n), *zu = hdo__arena_floats(w->arena, n);
+    float *dir = hdo__arena_floats(w->arena, o->d);
+    logits(f, b->size, b->in, x, z);
+    double reg = regulariser(f, x);
+    for (int r = 0; r < k; r++) {
+        hdo__dirs_fill(u, first + r, 0, o->d, dir);
+        logits(f, b->size, b->in, dir, zu);
+        hdo__axpby(n, 1.0f, z, nu, zu); /* zu = z + nu zu */
+        loss[r] = cross_entropy(b->size, f->C, zu, b->label, NULL) + reg;
+        if (f->l2 > 0.0) {
+            double a = (double)nu;
+            loss[r] += f->l2 * (a * hdo__dot(o->d, x, dir) + 0.5 * a * a * hdo__sumsq(o->d, dir));
+        }
+    }
+    hdo__arena_rewind(w->arena, mark);
+    return HDO_OK;
+}
+
+/* Logits of one sample for K models side by side, z (K, C), -> cross-entropies and hits. */
+static void score_sample(const logistic *f, int K, float *z, int32_t label, float *scratch, double *loss,
+                         int64_t *hits) {
+    int C = f->C;
+    for (int k = 0; k < K; k++) {
+        float *zk = z + (size_t)k * (size_t)C;
+        int best = 0;
+        for (int c = 1; c < C; c++) best = zk[c] > zk[best] ? c : best;
+        float top = zk[best];
+        for (int c = 0; c < C; c++) zk[c] -= top;
+        hits[k] += best == label;
+    }
+    f->kernels->vexp((size_t)K * (size_t)C, z, scratch);
+    for (int k = 0; k < K; k++) {
+        double total = 0.0;
+        for (int c = 0; c < C; c++) total += (double)scratch[(size_t)k * (size_t)C + (size_t)c];
+        loss[k] += log(total) - (double)z[(size_t)k * (size_t)C + (size_t)label];
+    }
+}
+
+static hdo_status lr_evaluate(const hdo_objective *o, const hdo_batch *b, const float *X, size_t ld, int K, hdo_work *w,
+                              double *loss_sum, int64_t *correct) {
+    const logistic *f = (const logistic *)o;
+    size_t mark = hdo__arena_mark(w->arena), rows = (size_t)K * (size_t)f->C, p = (size_t)f->p;
+    float *W = hdo__arena_floats(w->arena, rows * p);
+    float *z = hdo__arena_floats(w->arena, (size_t)b->size * rows);
+    float *e = hdo__arena_floats(w->arena, rows);
+    double *loss = hdo__arena_doubles(w->arena, (size_t)K);
+    memset(loss, 0, (size_t)K * sizeof *loss);
+    for (int k = 0; k < K; k++) {
+        const float *x = X + (size_t)k * ld;
+        memcpy(W + (size_t)k * (size_t)f->C * p, x, (size_t)f->C * p * sizeof(float));
+        memcpy(z + (size_t)k * (size_t)f->C, x + (size_t)f->C * p, (size_t)f->C * sizeof(float));
+    }
+    for (int i = 1; i < b->size; i++) memcpy(z + (size_t)i * rows, z, rows * sizeof(float));
+    f->kernels->gemm(false, true, b->size, (int)rows, f->p, 1.0f, b->in, f->p, W, f->p, 1.0f, z, (int)rows);
+    for (int i = 0; i < b->size; i++) score_sample(f, K, z + (size_t)i * rows, b->label[i], e, loss, correct);
+    for (int k = 0; k < K; k++) {
+        loss_sum[k] += loss[k] + (double)b->size * regulariser(f, X + (size_t)k * ld);
+    }
+    hdo__arena_rewind(w->arena, mark);
+    return HDO_OK;
+}
+
+/* torch.nn.Linear: weights and bias uniform in +-1/sqrt(p). */
+static hdo_status lr_init(const hdo_objective *o, uint64_t seed, float *x) {
+    const logistic *f = (const logistic *)o;
+    size_t nw = (size_t)f->C * (size_t)f->p;
+    double bound = 1.0 / sqrt((double)f->p);
+    hdo_stream sw = hdo__stream(seed, HDO_RNG_INIT, 0, 0, 0), sb = hdo__stream(seed, HDO_RNG_INIT, 0, 0, 1);
+    memset(x, 0, o->d * sizeof(float));
+    switch (f->init.id) {
+    case HDO_INIT_PYTORCH:
+        hdo__rng_uniform(sw, 0, nw, x);
+        hdo__rng_uniform(sb, 0, (size_t)f->C, x + nw);
+        for (size_t i = 0; i < o->d; i++) x[i] = (float)(bound * (2.0 * (double)x[i] - 1.0));
+        break;
+    case HDO_INIT_HE:
+        hdo__rng_normal(sw, 0, nw, x);
+        hdo__scale(nw, (float)sqrt(2.0 / (double)f->p), x);
+        break;
+    case HDO_INIT_NORMAL:
+        hdo__rng_normal(sw, 0, nw, x);
+        hdo__scale(nw, (float)f->init.arg, x);
+        break;
+    default: /* zero */
+        break;
+    }
+    return HDO_OK;
+}
+
+static size_t lr_work_bytes(const hdo_objective *o, int batch, int k) {
+    const logistic *f = (const logistic *)o;
+    (void)k;
+    size_t n = hdo__arena_round((size_t)batch * (size_t)f->C * sizeof(float));
+    size_t train = 2 * n + hdo__arena_round(o->d * sizeof(float));
+    size_t rows = (size_t)EVAL_MODELS * (size_t)f->C;
+    size_t eval = hdo__arena_round(rows * (size_t)f->p * sizeof(float)) +
+                  hdo__arena_round((size_t)batch * rows * sizeof(float)) + hdo__arena_round(rows * sizeof(float)) +
+                  hdo__arena_round(EVAL_MODELS * sizeof(double));
+    return train > eval ? train : eval;
+}
+
+static void lr_destroy(hdo_objective *o) { hdo__free(o); }
+
+static const hdo_objective_ops logistic_ops = {
+    .name = "logistic",
+    .destroy = lr_destroy,
+    .work_bytes = lr_work_bytes,
+    .init = lr_init,
+    .loss = lr_loss,
+    .grad = lr_grad,
+    .jvp = lr_jvp,
+    .loss_many = lr_loss_many,
+    .evaluate = lr_evaluate,
+};
+
+hdo_status hdo__logistic_create(const hdo_problem *p, hdo_objective **out, hdo_error *e) {
+    const hdo_model_config *m = &p->config->model;
+    if (p->train->vocab > 0) {
+        return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' needs real inputs, but data '%s' is a sequence of tokens; use transformer",
+                         m->name, p->config->data.name);
+    }
+    logistic *f = hdo__alloc(sizeof *f);
+    if (f == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the objective");
+    f->p = p->train->n_in;
+    f->C = p->train->classes;
+    f->l2 = strcmp(m->name, "logistic-l2") == 0 ? m->l2 : 0.0;
+    f->init = m->init;
+    f->kernels = hdo__kernels(p->config->kernels.id);
+    size_t nw = (size_t)f->p * (size_t)f->C;
+    f->tensor[0] = (hdo_tensor){.name = "weight", .off = 0, .len = nw, .n_dim = 2, .dim = {f->C, f->p}};
+    f->tensor[1] = (hdo_tensor){.name = "bias", .off = nw, .len = (size_t)f->C, .n_dim = 1, .dim = {f->C}};
+    f->base = (hdo_objective){.ops = &logistic_ops,
+                              .d = nw + (size_t)f->C,
+                              .tensors = f->tensor,
+                              .n_tensors = 2,
+                              .has_accuracy = true,
+                              .eval_models = EVAL_MODELS,
+                              .eval_batch = EVAL_BATCH};
+    *out = &f->base;
+    return HDO_OK;
+}

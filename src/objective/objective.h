@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An objective is a function of d numbers with a minibatch loss. The model is `float x[d]`; only implementations know
+ * that it has layers. Behind the d trainable numbers of a node's row stand n_buf buffer numbers (batch-norm
+ * statistics): never perturbed, counted in the row length, not in d.
+ *
+ * All passes of one estimate get the same batch and, with dropout, the same masks: everything random is addressed by
+ * (batch->seed, node, step).
+ */
+#ifndef HDO_OBJECTIVE_OBJECTIVE_H
+#define HDO_OBJECTIVE_OBJECTIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dir.h"
+#include "base/status.h"
+#include "base/team.h"
+#include "data/dataset.h"
+#include "hdo/config.h"
+
+typedef struct hdo_batch {
+    int size;             /* samples; 0 for objectives without data */
+    const float *in;      /* (size, n_in), or NULL */
+    const int32_t *tok;   /* (size, n_in) for token data, or NULL */
+    const int32_t *label; /* (size) */
+    int node;             /* whose loss f^i; -1: the population's f, without noise */
+    uint64_t seed;        /* address of noise and dropout masks together with node and step */
+    int64_t step;
+    bool train;           /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
+} hdo_batch;
+
+typedef struct hdo_objective hdo_objective;
+
+typedef struct hdo_tensor { /* one row of the layout: a named piece of x */
+    const char *name;       /* PyTorch's name: "fc1.weight" */
+    size_t off, len;
+    int n_dim, dim[4];
+} hdo_tensor;
+
+/* What an estimator may ask for. */
+enum { HDO_CAN_LOSS = 1, HDO_CAN_GRAD = 2, HDO_CAN_JVP = 4, HDO_CAN_COMPLEX = 8 };
+
+typedef struct hdo_objective_ops {
+    const char *name;
+    void (*destroy)(hdo_objective *f);
+
+    /* Arena bytes the passes below need for batches of that size with k directions at once; team: threads inside. */
+    size_t (*work_bytes)(const hdo_objective *f, int batch, int k);
+
+    /* Initial x (d) and buffers behind it (n_buf). */
+    hdo_status (*init)(const hdo_objective *f, uint64_t seed, float *x);
+
+    /* Mean loss of the batch at x. buf (n_buf), or NULL: receives the updated buffers of a training pass. Required. */
+    hdo_status (*loss)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, double *loss, float *buf);
+
+    /* Gradient into g (d), overwritten. NULL: no back-propagation here. */
+    hdo_status (*grad)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g, double *loss,
+                       float *buf);
+
+    /* Forward mode: dloss[r] = <grad F(x), u_{first+r}>, r < k, sharing one primal pass. NULL: no forward mode. */
+    hdo_status (*jvp)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first, int k,
+                      hdo_work *w, double *loss, double *dloss, float *buf);
+
+    /* loss[r] = F(x + nu u_{first+r}), r < k. NULL: a loop over loss with one perturbed copy of x. */
+    hdo_status (*loss_many)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
+                            int k, float nu, hdo_work *w, double *loss);
+
+    /* Im F(x + i nu u_{first+r}) / nu for analytic objectives. NULL: not analytic. */
+    hdo_status (*complex_step)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
+                               int k, double nu, hdo_work *w, double *slope);
+
+    /* Evaluation of K models, rows of X with leading dimension ld, on one batch: adds the SUM of the losses over the
+     * samples to loss_sum[K] and the number of correct answers to correct[K]. Required. Objectives without data add
+     * f(x) once (batch->size is 0 then) and leave correct alone. */
+    hdo_status (*evaluate)(const hdo_objective *f, const hdo_batch *b, const float *X, size_t ld, int K, hdo_work *w,
+                           double *loss_sum, int64_t *correct);
+} hdo_objective_ops;
+
+struct hdo_objective { /* first member of every implementation */
+    const hdo_objective_ops *ops;
+    size_t d;     /* trainable numbers */
+    size_t n_buf; /* buffer numbers behind them */
+    const hdo_tensor *tensors;  /* (n_tensors): trainable, in order, covering [0, d) */
+    int n_tensors;
+    const hdo_tensor *buffers;  /* (n_buffers): offsets count from d */
+    int n_buffers;
+    bool has_accuracy;
+    int eval_models; /* how many models `evaluate` likes to see at once */
+    int eval_batch;  /* how many samples */
+};
+
+/* What wiring knows when it builds an objective. Borrowed for the life of the objective. */
+typedef struct hdo_problem {
+    const hdo_config *config;
+    const hdo_dataset *train, *val; /* NULL for objectives without data */
+    int n;                          /* nodes */
+} hdo_problem;
+
+typedef struct hdo_objective_entry { /* one line of the registry */
+    const char *name;
+    bool needs_data;
+    hdo_status (*create)(const hdo_problem *p, hdo_objective **out, hdo_error *e);
+} hdo_objective_entry;
+
+extern const hdo_objective_entry hdo__objectives[]; /* ends with name == NULL */
+const hdo_objective_entry *hdo__objective_find(const char *name);
+
+/* ---- wrappers: asserts and defaults; only they touch ops ---- */
+unsigned hdo__objective_can(const hdo_objective *f);
+void hdo__objective_destroy(hdo_objective *f); /* NULL is fine */
+size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);
+hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
+                                    int first, int k, float nu, hdo_work *w, double *loss);
+
+#endif

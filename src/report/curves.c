@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 — reading metrics.jsonl back: one metric over the seeds of a group. */
+#include <dirent.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "hdo/config.h"
+#include "hdo/report.h"
+
+enum { METRICS_MAX_BYTES = 1 << 30 };
+
+typedef struct series { /* one run */
+    int n, cap;
+    double *x, *y;
+} series;
+
+static void series_clear(series *s) {
+    free(s->x);
+    free(s->y);
+    *s = (series){0};
+}
+
+static bool series_add(series *s, double x, double y) {
+    if (s->n == s->cap) {
+        int cap = s->cap == 0 ? 64 : 2 * s->cap;
+        double *nx = realloc(s->x, (size_t)cap * sizeof(double));
+        if (nx != NULL) s->x = nx;
+        double *ny = realloc(s->y, (size_t)cap * sizeof(double));
+        if (ny != NULL) s->y = ny;
+        if (nx == NULL || ny == NULL) return false;
+        s->cap = cap;
+    }
+    s->x[s->n] = x;
+    s->y[s->n++] = y;
+    return true;
+}
+
+/* A figure by its name; "time/wall" is stored as time: {wall}. A missing or null figure is NaN. */
+static double figure_of(const json_t *row, const char *name, bool *known) {
+    const json_t *v = json_object_get(row, name);
+    if (v == NULL && strncmp(name, "time/", 5) == 0) v = json_object_get(json_object_get(row, "time"), name + 5);
+    if (v != NULL) *known = true;
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
+static hdo_status read_run(const char *path, const char *x, const char *y, series *out, hdo_error *e) {
+    char *text;
+    size_t len;
+    hdo_status st = hdo__file_read(path, METRICS_MAX_BYTES, &text, &len, e);
+    if (st != HDO_OK) return st;
+    bool known_x = false, known_y = false;
+    int line = 1;
+    for (char *p = text; p < text + len && st == HDO_OK; line++) {
+        char *end = memchr(p, '\n', len - (size_t)(p - text));
+        if (end == NULL) break; /* the last line of a killed run may be torn */
+        json_t *row = json_loadb(p, (size_t)(end - p), 0, NULL);
+        if (!json_is_object(row)) {
+            st = hdo__fail(e, HDO_E_DATA, "%s:%d: not a JSON object", path, line);
+        } else if (!series_add(out, figure_of(row, x, &known_x), figure_of(row, y, &known_y))) {
+            st = hdo__fail(e, HDO_E_MEMORY, "out of memory while reading '%s'", path);
+        }
+        json_decref(row);
+        p = end + 1;
+    }
+    free(text);
+    if (st == HDO_OK && out->n > 0 && (!known_x || !known_y)) {
+        st = hdo__fail(e, HDO_E_CONFIG, "'%s' has no metric '%s'; docs/metrics.md lists them", path, known_x ? y : x);
+    }
+    return st;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Sub-folders of dir that hold metrics.jsonl, sorted; the caller frees names and list. */
+static int list_runs(const char *dir, char ***out) {
+    DIR *d = opendir(dir);
+    int n = 0, cap = 0;
+    char **names = NULL;
+    *out = NULL;
+    if (d == NULL) return 0;
+    for (struct dirent *ent; (ent = readdir(d)) != NULL;) {
+        char path[2 * HDO_PATH_MAX];
+        if (ent->d_name[0] == '.') continue;
+        int len = snprintf(path, sizeof path, "%s/%s/metrics.jsonl", dir, ent->d_name);
+        if (len < 0 || (size_t)len >= sizeof path || !hdo__path_exists(path)) continue;
+        if (n == cap) {
+            cap = cap == 0 ? 16 : 2 * cap;
+            char **more = realloc(names, (size_t)cap * sizeof *names);
+            if (more == NULL) break;
+            names = more;
+        }
+        names[n] = malloc((size_t)len + 1);
+        if (names[n] == NULL) break;
+        memcpy(names[n++], path, (size_t)len + 1);
+    }
+    closedir(d);
+    if (n > 1) qsort(names, (size_t)n, sizeof *names, by_name);
+    *out = names;
+    return n;
+}
+
+static void set_label(hdo_curve *c, const char *dir) {
+    size_t len = strlen(dir);
+    while (len > 1 && dir[len - 1] == '/') len--;
+    size_t start = len;
+    while (start > 0 && dir[start - 1] != '/') start--;
+    snprintf(c->label, sizeof c->label, "%.*s", (int)(len - start), dir + start);
+}
+
+/* Mean and standard error over the runs at the points all of them have. */
+static hdo_status average(hdo_curve *c, const series *s, int n_runs, hdo_error *e) {
+    int n = s[0].n;
+    for (int k = 1; k < n_runs; k++) n = s[k].n < n ? s[k].n : n;
+    c->x = calloc((size_t)n + 1, sizeof(double));
+    c->mean = calloc((size_t)n + 1, sizeof(double));
+    c->se = calloc((size_t)n + 1, sizeof(double));
+    if (c->x == NULL || c->mean == NULL || c->se == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a curve");
+    for (int i = 0; i < n; i++) {
+        double mean = 0.0, x = 0.0, var = 0.0;
+        for (int k = 0; k < n_runs; k++) {
+            mean += s[k].y[i] / n_runs;
+            x += s[k].x[i] / n_runs;
+        }
+        for (int k = 0; k < n_runs; k++) var += (s[k].y[i] - mean) * (s[k].y[i] - mean);
+        c->x[i] = x;
+        c->mean[i] = mean;
+        c->se[i] = n_runs > 1 ? sqrt(var / (n_runs - 1) / n_runs) : 0.0;
+    }
+    c->n_points = n;
+    c->n_runs = n_runs;
+    return HDO_OK;
+}
+
+hdo_status hdo_curve_load(hdo_curve *out, const char *dir, const char *x, const char *y, hdo_error *e) {
+    char one[HDO_PATH_MAX + 64];
+    char *single[1] = {one};
+    char **runs = NULL;
+    int n = 0;
+    *out = (hdo_curve){0};
+    set_label(out, dir);
+    bool is_run = hdo__path_join(one, sizeof one, dir, "metrics.jsonl") && hdo__path_exists(one);
+    n = is_run ? 1 : list_runs(dir, &runs);
+    if (n == 0) {
+        free(runs);
+        return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no metrics.jsonl, nor has any folder in it", dir);
+    }
+    char **paths = is_run ? single : runs;
+    series *s = calloc((size_t)n, sizeof *s);
+    hdo_status st = s == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory") : HDO_OK;
+    for (int k = 0; k < n && st == HDO_OK; k++) st = read_run(paths[k], x, y, &s[k], e);
+    if (st == HDO_OK) st = average(out, s, n, e);
+    for (int k = 0; k < n && s != NULL; k++) series_clear(&s[k]);
+    free(s);
+    for (int k = 0; k < n && !is_run; k++) free(runs[k]);
+    free(runs);
+    if (st != HDO_OK) hdo_curve_clear(out);
+    return st;
+}
+
+void hdo_curve_clear(hdo_curve *c) {
+    free(c->x);
+    free(c->mean);
+    free(c->se);
+    *c = (hdo_curve){0};
+}

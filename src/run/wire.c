@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Configuration -> objects, top to bottom, once: transport (which nodes are local), data, shards, objective, classes
+ * with their estimators, mixing, metrics; then everybody is asked for scratch bytes, rows and arenas are allocated and
+ * the models initialised. After this nothing is allocated.
+ */
+#include <string.h>
+
+#include "base/arena.h"
+#include "run/run_internal.h"
+
+static size_t batch_bytes(const hdo_run *r, int batch) {
+    if (r->train == NULL) return 0;
+    size_t B = (size_t)batch;
+    return hdo__arena_round(B * (size_t)r->train->n_in * sizeof(float)) + hdo__arena_round(B * sizeof(int64_t)) +
+           hdo__arena_round(B * sizeof(int32_t));
+}
+
+static hdo_status wire_data(hdo_run *r, hdo_error *e) {
+    const hdo_objective_entry *entry = hdo__objective_find(r->config.model.name);
+    if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", r->config.model.name);
+    if (entry->needs_data) {
+        hdo_status st = hdo__data_open(&r->config.data, &r->train, &r->val, e);
+        if (st != HDO_OK) return st;
+        if (r->train == NULL) {
+            return hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", r->config.model.name);
+        }
+        int64_t count[HDO_CLASSES_MAX];
+        for (int k = 0; k < r->config.n_classes; k++) count[k] = r->config.population[k].count;
+        st = hdo__shards_create(&r->shards, &r->config.data.split, (uint64_t)r->config.seed, r->config.n_classes, count,
+                                r->train, e);
+        if (st != HDO_OK) return st;
+    }
+    hdo_problem p = {.config = &r->config, .train = r->train, .val = r->val, .n = r->transport->count};
+    return entry->create(&p, &r->objective, e);
+}
+
+static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
+    int first = 0;
+    r->n_classes = r->config.n_classes;
+    for (int k = 0; k < r->n_classes; k++) {
+        const hdo_class_config *cc = &r->config.population[k];
+        hdo_class *c = &r->classes[k];
+        *c = (hdo_class){.first = first, .count = (int)cc->count, .batch = (int)cc->batch};
+        first += c->count;
+        const hdo_estimator_ops *ops = hdo__estimator_find(cc->estimator);
+        if (ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "estimator '%s' does not exist", cc->estimator);
+        c->estimator = hdo__estimator_make(ops, cc);
+        hdo_status st = hdo__estimator_check(&c->estimator, r->objective, cc->name, e);
+        if (st != HDO_OK) return st;
+        c->schedule = (hdo_schedule){
+            .kind = cc->schedule.id, .lr = cc->lr.arg, .warmup = r->config.warmup, .steps = r->config.steps};
+        c->update = (hdo_update){
+            .momentum = cc->momentum, .momentum_kind = cc->momentum_kind.id, .weight_decay = cc->weight_decay};
+    }
+    return HDO_OK;
+}
+
+static size_t scratch_bytes(const hdo_run *r) {
+    size_t most = hdo__metrics_work_bytes(&r->metrics);
+    size_t row = hdo__arena_round(r->rows.ld * sizeof(float));
+    for (int k = 0; k < r->n_classes; k++) {
+        const hdo_class *c = &r->classes[k];
+        size_t need = row + batch_bytes(r, c->batch) + c->estimator.ops->work_bytes(&c->estimator, r->objective) +
+                      hdo__objective_work_bytes(r->objective, c->batch, c->estimator.rv);
+        if (need > most) most = need;
+    }
+    return most;
+}
+
+static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
+    int n = r->rows.count;
+    size_t cells = (size_t)n * r->rows.ld;
+    bool momentum = false;
+    for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
+    r->rows.X = hdo__alloc(cells * sizeof(float));
+    if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
+    r->batches = hdo__alloc((size_t)n * sizeof(int64_t));
+    r->result = hdo__alloc((size_t)n * sizeof(hdo_node_result));
+    r->mine = hdo__alloc((size_t)(n / 2 + 1) * sizeof(float *));
+    r->peer = hdo__alloc((size_t)(n / 2 + 1) * sizeof(float *));
+    if (r->rows.X == NULL || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
+        r->mine == NULL || r->peer == NULL) {
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
+                         (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
+    }
+    int threads = (int)r->config.threads > 0 ? (int)r->config.threads : hdo__cpu_count();
+    if (hdo__team_init(&r->team, threads, scratch_bytes(r)) != HDO_OK) {
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for scratch of %d threads (%.1f MB each)", threads,
+                         (double)scratch_bytes(r) / 1e6);
+    }
+    return HDO_OK;
+}
+
+/* All nodes start at the same random point (HDO, section 3). */
+static hdo_status init_models(hdo_run *r, hdo_error *e) {
+    hdo_status st = r->objective->ops->init(r->objective, (uint64_t)r->config.seed, r->rows.X);
+    if (st != HDO_OK) return hdo__fail(e, st, "the initial model could not be made");
+    size_t len = r->objective->d + r->objective->n_buf;
+    for (int i = 1; i < r->rows.count; i++) memcpy(r->rows.X + (size_t)i * r->rows.ld, r->rows.X, len * sizeof(float));
+    return HDO_OK;
+}
+
+hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
+    int64_t n = 0;
+    for (int k = 0; k < r->config.n_classes; k++) n += r->config.population[k].count;
+    hdo_status st = hdo__inproc_create(&r->transport, (int)n, e);
+    if (st == HDO_OK) st = wire_data(r, e);
+    if (st != HDO_OK) return st;
+    size_t len = r->objective->d + r->objective->n_buf, line = HDO_ALIGN / sizeof(float);
+    r->rows = (hdo_rows){.ld = (len + line - 1) / line * line, .first = r->transport->first, .count = r->transport->count};
+    r->rows.len = r->config.model.buffers.id == HDO_BUFFERS_PRIVATE ? r->objective->d : len;
+    st = wire_classes(r, e);
+    if (st == HDO_OK) st = hdo__mixer_init(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n, r->config.warmup, e);
+    if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, e);
+    if (st == HDO_OK) st = wire_memory(r, e);
+    if (st == HDO_OK) st = init_models(r, e);
+    return st;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mixing modes that need no graph. Adding one is one function and one line in the registry below.
+ */
+#include "topo/mixer.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/rng.h"
+
+static hdo_stream match_stream(const hdo_mixer *m, int64_t t) {
+    return hdo__stream(m->seed, HDO_RNG_MATCH, 0, (uint64_t)t, 0);
+}
+
+/* A uniformly random perfect matching: neighbours in a random order (odd n: the last one rests). */
+static int match_all(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *order) {
+    hdo__rng_permutation(match_stream(m, t), (uint32_t)m->n, order);
+    for (int k = 0; k < m->n / 2; k++) {
+        pairs[k] = (hdo_pair){(int32_t)order[2 * k], (int32_t)order[2 * k + 1]};
+    }
+    return m->n / 2;
+}
+
+/* Algorithm 1: two distinct nodes drawn uniformly at random. */
+static int match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch) {
+    (void)scratch;
+    if (m->n < 2) return 0;
+    hdo_stream s = match_stream(m, t);
+    int32_t a = (int32_t)hdo__rng_below(s, 0, (uint64_t)m->n);
+    int32_t b = (int32_t)hdo__rng_below(s, 1, (uint64_t)m->n - 1);
+    if (b >= a) b++;
+    pairs[0] = (hdo_pair){a, b};
+    return 1;
+}
+
+static const hdo_mixer_ops matching = {
+    .name = "matching", .help = "every node steps, then a random perfect matching averages", .all_step = true, .match = match_all};
+static const hdo_mixer_ops pairwise = {
+    .name = "pairwise", .help = "one random pair steps and averages (Algorithm 1)", .match = match_one};
+static const hdo_mixer_ops none = {.name = "none", .help = "no communication", .all_step = true};
+static const hdo_mixer_ops allreduce = {
+    .name = "allreduce", .help = "exact averaging of all nodes", .all_step = true, .allreduce = true};
+
+const hdo_mixer_ops *const hdo__mixers[] = {&matching, &pairwise, &none, &allreduce, NULL};
+
+const hdo_mixer_ops *hdo__mixer_find(const char *name) {
+    for (int i = 0; hdo__mixers[i] != NULL; i++) {
+        if (strcmp(hdo__mixers[i]->name, name) == 0) return hdo__mixers[i];
+    }
+    return NULL;
+}
+
+hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup, hdo_error *e) {
+    *m = (hdo_mixer){.ops = hdo__mixer_find(c->kind), .seed = seed, .n = n, .period = c->period, .warmup = warmup};
+    if (m->ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "mixing.kind '%s' does not exist", c->kind);
+    m->pairs = hdo__alloc((size_t)(n / 2 + 1) * sizeof(hdo_pair));
+    m->scratch = hdo__alloc((size_t)n * sizeof(uint32_t));
+    if (m->pairs == NULL || m->scratch == NULL) {
+        hdo__mixer_clear(m);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the matching of %d nodes", n);
+    }
+    return HDO_OK;
+}
+
+void hdo__mixer_clear(hdo_mixer *m) {
+    hdo__free(m->pairs);
+    hdo__free(m->scratch);
+    *m = (hdo_mixer){0};
+}
+
+void hdo__mixer_plan(hdo_mixer *m, int64_t t, hdo_plan *plan) {
+    /* During the warm-up every node trains alone, whatever the time model (HDO, appendix: "warm-up steps"). */
+    bool warm = t < m->warmup;
+    bool meets = !warm && m->n > 1 && (t + 1 - m->warmup) % m->period == 0;
+    *plan = (hdo_plan){.pairs = m->pairs, .all_step = warm || m->ops->all_step || m->n == 1};
+    if (m->ops->match != NULL && !plan->all_step) { /* pairwise: who meets also says who steps */
+        plan->n_pairs = m->ops->match(m, t, m->pairs, m->scratch);
+    } else if (meets && m->ops->match != NULL) {
+        plan->n_pairs = m->ops->match(m, t, m->pairs, m->scratch);
+    }
+    plan->allreduce = meets && m->ops->allreduce;
+}

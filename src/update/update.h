@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The local step: learning rate as a pure function of the step, and how an estimate becomes a move.
+ */
+#ifndef HDO_UPDATE_UPDATE_H
+#define HDO_UPDATE_UPDATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hdo/config.h"
+
+typedef struct hdo_schedule {
+    int kind;        /* HDO_SCHEDULE_* */
+    double lr;
+    int64_t warmup;  /* W: rises linearly over steps 0 .. W-1 */
+    int64_t steps;   /* T: cosine falls to 0 over the T steps after the warm-up */
+} hdo_schedule;
+
+/* Learning rate of step t = 0, 1, ..., W + T - 1. */
+double hdo__schedule_lr(const hdo_schedule *s, int64_t t);
+
+typedef struct hdo_update {
+    double momentum;
+    int momentum_kind; /* HDO_MOMENTUM_EMA: g <- m g + (1-m) G; HDO_MOMENTUM_HEAVY_BALL: g <- m g + G */
+    double weight_decay;
+} hdo_update;
+
+/* x <- x - lr g. G (d) is the estimate and may be overwritten; mom (d) is the node's momentum, NULL without. */
+void hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, float *G, float *mom);
+
+#endif

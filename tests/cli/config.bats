@@ -1,0 +1,48 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+load helper
+
+@test "show prints YAML that loads back to itself" {
+    "$HDO" config show demo > a.yaml
+    "$HDO" config show a.yaml > b.yaml
+    diff a.yaml b.yaml
+}
+
+@test "show --origin says where values come from" {
+    run "$HDO" config show demo --set population.zo.rv=16 --origin
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"rv: 16"*"--set"* ]]
+    [[ "$output" == *"# default"* ]]
+}
+
+@test "check is silent for every preset" {
+    for p in $("$HDO" run --help | sed -n 's/^Presets://p'); do
+        run "$HDO" config check "$p"
+        [ "$status" -eq 0 ] && [ -z "$output" ]
+    done
+}
+
+@test "schema is JSON and knows the keys" {
+    "$HDO" config schema | jq -e '.properties.population and .properties.steps and .properties.model'
+}
+
+@test "help lists keys with bounds" {
+    run "$HDO" config help population
+    [ "$status" -eq 0 ]; [[ "$output" == *"estimator"* ]] && [[ "$output" == *"momentum"* ]]
+}
+
+@test "doctor and version" {
+    run "$HDO" doctor; [ "$status" -eq 0 ]; [[ "$output" == *"simd"* ]]
+    run "$HDO" version; [ "$status" -eq 0 ]; [[ "$output" == "hdo "[0-9]* ]]
+    [ "$("$HDO" --version)" = "$("$HDO" version)" ]
+}
+
+@test "plot draws runs and groups of seeds" {
+    "$HDO" run demo $small --seeds 0-1 -o group
+    "$HDO" run demo $small --population 2fo -o single
+    "$HDO" plot group single --y val/loss_mu -o fig/two
+    for f in svg png pdf csv gp; do [ -s "fig/two.$f" ]; done
+    grep -q '<svg' fig/two.svg
+    run "$HDO" plot nosuch -o fig/x; [ "$status" -eq 3 ]
+    run "$HDO" plot group --y val/nosuch -o fig/x; [ "$status" -eq 2 ]
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+bats_require_minimum_version 1.5.0
+load helper
+
+@test "help goes to stdout and exits 0, for the program and every command" {
+    run --separate-stderr "$HDO" --help
+    [ "$status" -eq 0 ] && [ -z "$stderr" ]
+    [[ "$output" == *"Usage: hdo COMMAND"* ]]
+    for c in $("$HDO" --help | sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ {print $1}'); do
+        [ "$c" = version ] && continue
+        run --separate-stderr "$HDO" "$c" --help
+        [ "$status" -eq 0 ] && [ -n "$output" ] && [ -z "$stderr" ]
+    done
+}
+
+@test "no command and unknown command exit with 2" {
+    run "$HDO"; [ "$status" -eq 2 ]
+    run "$HDO" nosuch; [ "$status" -eq 2 ]; [[ "$output" == *"no command 'nosuch'"* ]]
+}
+
+@test "a run writes its folder, whole" {
+    run --separate-stderr "$HDO" run demo $small -o out
+    [ "$status" -eq 0 ]
+    for f in config.yaml manifest.json metrics.jsonl summary.json log.txt; do [ -f "out/$f" ]; done
+    jq -e '.outcome == "completed" and .n == 32 and .steps == 20 and (.params_sha256 | length) == 64' out/summary.json
+    jq -e '.seed == 1 and .version != null and .host.threads >= 1' out/manifest.json
+    [ "$(wc -l < out/metrics.jsonl)" -eq 3 ]
+    jq -es 'map(.step) == [0, 10, 20]' out/metrics.jsonl
+    ! ls out | grep tmp
+}
+
+@test "--json prints exactly one JSON document with the promised keys" {
+    "$HDO" run demo $small --json -o out > summary.json
+    jq -e 'has("schema_version") and has("outcome") and has("model") and has("d") and has("n") and has("classes") and
+           has("seed") and has("steps") and has("interactions") and has("final") and has("time") and has("oracle") and
+           has("bytes_exchanged") and has("params_sha256")' summary.json
+    jq -e '.final | has("val_loss_mean") and has("val_loss_std") and has("val_loss_min") and has("val_loss_max") and
+           has("val_acc_mean") and has("val_loss_mu") and has("gamma") and .classes.fo and .classes.zo' summary.json
+    jq -e '.time | has("wall_s") and has("step_s") and has("eval_s")' summary.json
+    jq -e '.oracle | has("forward") and has("backward") and has("jvp")' summary.json
+}
+
+@test "the stored configuration reruns to the same bits" {
+    "$HDO" run demo $small --seed 7 -o a
+    "$HDO" run a/config.yaml -q -o b
+    [ "$(jq -r .params_sha256 a/summary.json)" = "$(jq -r .params_sha256 b/summary.json)" ]
+    diff <(jq -c 'del(.time)' a/metrics.jsonl) <(jq -c 'del(.time)' b/metrics.jsonl)
+}
+
+@test "threads and vector unit do not change the bits" {
+    "$HDO" run demo $small --set kernels=ref --threads 1 -o a
+    "$HDO" run demo $small --set kernels=ref --threads 2 -o b
+    HDO_SIMD=portable "$HDO" run demo $small --set kernels=ref --threads 2 -o c
+    a=$(jq -r .params_sha256 a/summary.json)
+    [ "$a" = "$(jq -r .params_sha256 b/summary.json)" ]
+    [ "$a" = "$(jq -r .params_sha256 c/summary.json)" ]
+}
+
+@test "--population sets counts and drops the rest" {
+    "$HDO" run demo $small --population 3fo --json -o a | jq -e '.n == 3 and (.classes | length) == 1'
+    "$HDO" run demo $small --population 1fo+4zo --json -o b | jq -e '.n == 5'
+    run "$HDO" run demo $small --population 3fx
+    [ "$status" -eq 2 ]; [[ "$output" == *"fo"* ]]
+    run "$HDO" run demo $small --population 0fo
+    [ "$status" -eq 2 ]
+}
+
+@test "n = 1 and odd n" {
+    "$HDO" run demo $small --population 1fo -o a
+    "$HDO" run demo $small --population 1zo -o b
+    "$HDO" run demo $small --population 2fo+5zo -o c
+}
+
+@test "an existing run is not overwritten without --force" {
+    "$HDO" run demo $small -o out
+    before=$(sha256sum out/summary.json)
+    run "$HDO" run demo $small --seed 9 -o out
+    [ "$status" -eq 2 ]; [[ "$output" == *"already holds a run"* ]]
+    [ "$before" = "$(sha256sum out/summary.json)" ]
+    "$HDO" run demo $small --seed 9 -o out --force
+    [ "$before" != "$(sha256sum out/summary.json)" ]
+    [ "$(wc -l < out/metrics.jsonl)" -eq 3 ]
+}
+
+@test "--dry-run computes nothing and writes nothing" {
+    run "$HDO" run demo --dry-run -o out
+    [ "$status" -eq 0 ] && [ ! -e out ]
+    [[ "$output" == *"d = 105"* ]]
+    "$HDO" run demo --dry-run --json | jq -e '.d == 105 and .n == 32'
+}
+
+@test "--seeds runs one folder a seed and reports a standard error" {
+    "$HDO" run demo $small --seeds 0-2 --json -o group | jq -e '.seeds == 3 and .val_loss_se > 0'
+    [ -f group/seed-0/summary.json ] && [ -f group/seed-2/summary.json ]
+    run "$HDO" run demo $small --seeds 3-1
+    [ "$status" -eq 2 ]
+}
+
+@test "diverging is an outcome with exit code 4" {
+    run "$HDO" run demo $small --set model=quadratic --set population.fo.lr=1e6 --set steps=500 -o out
+    [ "$status" -eq 4 ]
+    jq -e '.outcome == "diverged"' out/summary.json
+}
+
+@test "default folder is named and under HDO_RUNS_DIR" {
+    "$HDO" run demo $small
+    [ "$(ls runs | grep -c '^demo-[0-9]*-[0-9]*-[0-9a-f]*$')" -eq 1 ]
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop: same seed, same bits; no allocation; outcomes; and agreement with exact expectations on quadratics.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "hdo/hdo.h"
+
+static void set(hdo_config *c, const char *key, const char *value) {
+    hdo_error e = {0};
+    if (hdo_config_set(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
+}
+
+static void base_config(hdo_config *c, const char *model, const char *population) {
+    hdo_error e = {0};
+    hdo_config_default(c);
+    set(c, "model", model);
+    set(c, "data.train", "500");
+    set(c, "data.val", "200");
+    set(c, "steps", "20");
+    set(c, "eval.every", "5");
+    assert_int_equal(hdo_config_population(c, population, &e), HDO_OK);
+}
+
+static hdo_run *make(const hdo_config *c) {
+    hdo_error e = {0};
+    hdo_run *r = NULL;
+    if (hdo_run_create(&r, c, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+    return r;
+}
+
+static hdo_stop finish(hdo_run *r) {
+    hdo_error e = {0};
+    hdo_stop why = HDO_RUNNING;
+    while (why == HDO_RUNNING) {
+        if (hdo_run_advance(r, 7, &why, &e) != HDO_OK) fail_msg("%s", e.msg);
+    }
+    return why;
+}
+
+static void fingerprint(const hdo_config *c, char hex[65]) {
+    hdo_run *r = make(c);
+    finish(r);
+    hdo_run_fingerprint(r, hex);
+    hdo_run_destroy(r);
+}
+
+static void test_run_same_seed_same_bits_any_threads(void **state) {
+    (void)state;
+    static const char *const estimators[] = {"fd", "forward-sim", "forward-law"};
+    static const char *const mixings[] = {"matching", "pairwise", "none", "allreduce"};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t m = 0; m < 4; m++) {
+            hdo_config c;
+            char one[65], two[65], three[65], other[65];
+            base_config(&c, "logistic", "2fo+3zo");
+            set(&c, "population.zo.estimator", estimators[i]);
+            set(&c, "population.zo.rv", "5");
+            set(&c, "population.zo.momentum", "0.5");
+            set(&c, "mixing", mixings[m]);
+            set(&c, "threads", "1");
+            fingerprint(&c, one);
+            set(&c, "threads", "2");
+            fingerprint(&c, two);
+            set(&c, "threads", "3");
+            fingerprint(&c, three);
+            set(&c, "seed", "12345");
+            fingerprint(&c, other);
+            assert_string_equal(one, two);
+            assert_string_equal(one, three);
+            assert_string_not_equal(one, other);
+        }
+    }
+}
+
+static void test_run_loop_allocates_nothing(void **state) {
+    (void)state;
+    static const char *const models[] = {"logistic", "quadratic"};
+    for (int i = 0; i < 2; i++) {
+        hdo_config c;
+        hdo_error e = {0};
+        hdo_stop why;
+        base_config(&c, models[i], "4fo+6zo");
+        set(&c, "eval.every", "0");
+        set(&c, "threads", "2");
+        hdo_run *r = make(&c);
+        assert_int_equal(hdo_run_advance(r, 3, &why, &e), HDO_OK);
+        size_t before = hdo__alloc_count();
+        assert_int_equal(hdo_run_advance(r, 10, &why, &e), HDO_OK);
+        assert_int_equal(hdo__alloc_count(), before);
+        hdo_run_destroy(r);
+    }
+}
+
+static void test_run_all_nodes_start_equal_and_gamma_is_zero(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    hdo_stop why;
+    base_config(&c, "logistic", "3fo+4zo");
+    hdo_run *r = make(&c);
+    assert_int_equal(hdo_run_advance(r, 0, &why, &e), HDO_OK);
+    size_t d;
+    const float *x0 = hdo_run_params(r, 0, &d);
+    for (int i = 1; i < 7; i++) assert_memory_equal(hdo_run_params(r, i, NULL), x0, d * sizeof(float));
+    assert_null(hdo_run_params(r, 7, NULL));
+    assert_true(hdo_run_last_row(r)->gamma == 0.0);
+    hdo_run_destroy(r);
+}
+
+/* Mixing alone (learning rate nearly zero) keeps the mean; after many rounds everybody has it. */
+static void test_run_odd_and_tiny_populations(void **state) {
+    (void)state;
+    static const char *const populations[] = {"1fo", "1zo", "1fo+1zo", "1fo+2zo", "5fo"};
+    static const char *const mixings[] = {"matching", "pairwise", "none", "allreduce"};
+    for (size_t p = 0; p < 5; p++) {
+        for (size_t m = 0; m < 4; m++) {
+            hdo_config c;
+            base_config(&c, "quadratic", populations[p]);
+            set(&c, "mixing", mixings[m]);
+            hdo_run *r = make(&c);
+            assert_int_equal(finish(r), HDO_COMPLETED);
+            assert_int_equal(hdo_run_step(r), 20);
+            hdo_run_destroy(r);
+        }
+    }
+}
+
+static void test_run_divergence_is_an_outcome(void **state) {
+    (void)state;
+    hdo_config c;
+    base_config(&c, "quadratic", "4fo");
+    set(&c, "model.smoothness", "1");
+    set(&c, "population.fo.lr", "1000");
+    set(&c, "steps", "500");
+    hdo_run *r = make(&c);
+    assert_int_equal(finish(r), HDO_DIVERGED);
+    assert_true(hdo_run_step(r) < 500);
+    char *s = hdo_run_summary(r);
+    assert_non_null(strstr(s, "\"outcome\": \"diverged\""));
+    free(s);
+    hdo_run_destroy(r);
+}
+
+static void test_run_stops_at_target_and_by_request(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    base_config(&c, "quadratic", "4fo");
+    set(&c, "model.noise", "0");
+    set(&c, "population.fo.lr", "0.5");
+    set(&c, "steps", "1000");
+    set(&c, "stop.loss", "0.001");
+    hdo_run *r = make(&c);
+    assert_int_equal(finish(r), HDO_TARGET);
+    assert_true(hdo_run_last_row(r)->all.loss_mean <= 0.001);
+    hdo_run_destroy(r);
+
+    set(&c, "stop.loss", "0");
+    r = make(&c);
+    hdo_stop why;
+    assert_int_equal(hdo_run_advance(r, 3, &why, &e), HDO_OK);
+    assert_int_equal(why, HDO_RUNNING);
+    assert_int_equal(hdo_run_stop(r, &e), HDO_OK);
+    assert_int_equal(hdo_run_last_row(r)->step, 3);
+    assert_int_equal(hdo_run_advance(r, 3, &why, &e), HDO_OK);
+    assert_int_equal(why, HDO_STOPPED);
+    assert_int_equal(hdo_run_step(r), 3);
+    hdo_run_destroy(r);
+}
+
+static void test_run_refuses_impossible_configurations(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } bad[] = {
+        {"model", "logistc", "logistic"},
+        {"population.zo.estimator", "forward-lw", "forward-law"},
+        {"mixing", "matchin", "matching"},
+        {"data", "syntetic", "synthetic"},
+        {"population.zo.distribution", "sphere", "gaussian"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        hdo_config c;
+        hdo_error e = {0};
+        hdo_run *r = NULL;
+        base_config(&c, "logistic", "1fo+1zo");
+        set(&c, bad[i].key, bad[i].value);
+        hdo_status st = hdo_run_create(&r, &c, NULL, &e);
+        assert_true(st == HDO_E_CONFIG || st == HDO_E_UNSUPPORTED);
+        assert_null(r);
+        if (strstr(e.msg, bad[i].says) == NULL) fail_msg("'%s' does not mention '%s'", e.msg, bad[i].says);
+    }
+}
+
+/* Exact expectations of theory section 6.5: n = 8, nodes 0-3 zeroth order, d = 20, f^i = |x - c_i|^2 / 2, start 5 e1,
+ * noise E|xi|^2 = 1. Means over seeds must lie within Z standard errors. */
+typedef struct exact_case {
+    const char *mixing, *estimator, *rv, *nu, *lr;
+    int steps;
+    double a, gamma;
+} exact_case;
+
+static void measure(const exact_case *k, int seed, double *a, double *gamma) {
+    hdo_config c;
+    base_config(&c, "quadratic", "4fo+4zo");
+    char text[16];
+    snprintf(text, sizeof text, "%d", seed);
+    set(&c, "seed", text);
+    snprintf(text, sizeof text, "%d", k->steps);
+    set(&c, "steps", text);
+    set(&c, "eval.every", "0");
+    set(&c, "model.dim", "20");
+    set(&c, "model.smoothness", "1");
+    set(&c, "model.convexity", "1");
+    set(&c, "model.noise", "1");
+    set(&c, "model.spread", "1");
+    set(&c, "model.start", "5");
+    set(&c, "mixing", k->mixing);
+    set(&c, "threads", "1");
+    set(&c, "population.fo.lr", k->lr);
+    set(&c, "population.fo.batch", "1");
+    set(&c, "population.zo.lr", k->lr);
+    set(&c, "population.zo.batch", "1");
+    set(&c, "population.zo.estimator", k->estimator);
+    set(&c, "population.zo.rv", k->rv);
+    set(&c, "population.zo.nu", k->nu);
+    hdo_run *r = make(&c);
+    finish(r);
+    *a = 2.0 * hdo_run_last_row(r)->mu_loss; /* f(mu) = |mu|^2 / 2 */
+    *gamma = hdo_run_last_row(r)->gamma;
+    hdo_run_destroy(r);
+}
+
+static void test_run_matches_exact_expectations(void **state) {
+    (void)state;
+    enum { SEEDS = 400 };
+    const double Z = 4.0; /* 14 comparisons: chance of a false alarm below 1e-3; seeds are fixed anyway */
+    static const exact_case cases[] = {
+        {"pairwise", "forward-law", "1", "1e-4", "0.02", 1, 24.75419, 0.01257589},
+        {"pairwise", "forward-law", "1", "1e-4", "0.02", 100, 9.315001, 0.03812588},
+        {"matching", "forward-law", "1", "1e-4", "0.02", 1, 24.02422, 0.04284643},
+        {"matching", "forward-law", "1", "1e-4", "0.02", 100, 0.4918591, 0.007677075},
+        {"matching", "forward-sim", "1", "1e-4", "0.02", 10, 16.79116, 0.05459591},
+        {"pairwise", "fd", "1", "0.2", "0.02", 100, 9.357287, 0.05176812},
+        {"matching", "fd", "2", "0.2", "0.05", 100, 0.1249264, 0.06324635},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double sa = 0.0, sa2 = 0.0, sg = 0.0, sg2 = 0.0;
+        for (int s = 0; s < SEEDS; s++) {
+            double a, g;
+            measure(&cases[i], 1000 + s, &a, &g);
+            sa += a;
+            sa2 += a * a;
+            sg += g;
+            sg2 += g * g;
+        }
+        double ma = sa / SEEDS, mg = sg / SEEDS;
+        double za = (ma - cases[i].a) / sqrt((sa2 / SEEDS - ma * ma) / SEEDS);
+        double zg = (mg - cases[i].gamma) / sqrt((sg2 / SEEDS - mg * mg) / SEEDS);
+        print_message("  %s %s t=%d: a %.5g (exact %.5g, z %+.2f)  gamma %.5g (exact %.5g, z %+.2f)\n", cases[i].mixing,
+                      cases[i].estimator, cases[i].steps, ma, cases[i].a, za, mg, cases[i].gamma, zg);
+        assert_true(fabs(za) < Z);
+        assert_true(fabs(zg) < Z);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_same_seed_same_bits_any_threads),
+        cmocka_unit_test(test_run_loop_allocates_nothing),
+        cmocka_unit_test(test_run_all_nodes_start_equal_and_gamma_is_zero),
+        cmocka_unit_test(test_run_odd_and_tiny_populations),
+        cmocka_unit_test(test_run_divergence_is_an_outcome),
+        cmocka_unit_test(test_run_stops_at_target_and_by_request),
+        cmocka_unit_test(test_run_refuses_impossible_configurations),
+        cmocka_unit_test(test_run_matches_exact_expectations),
+    };
+    return cmocka_run_group_tests_name("run", tests, NULL, NULL);
+}
