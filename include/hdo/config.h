@@ -41,6 +41,16 @@ enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR };
 enum { HDO_STREAMS_INDEPENDENT = 1, HDO_STREAMS_SHARED };
 enum { HDO_DIST_GAUSSIAN = 1, HDO_DIST_SPHERE, HDO_DIST_RADEMACHER };
 enum { HDO_KERNELS_AUTO = 1, HDO_KERNELS_REF };
+enum {
+    HDO_GRAPH_COMPLETE = 1, HDO_GRAPH_RING, HDO_GRAPH_TORUS, HDO_GRAPH_HYPERCUBE, HDO_GRAPH_STAR, HDO_GRAPH_PATH,
+    HDO_GRAPH_REGULAR, HDO_GRAPH_ERDOS_RENYI, HDO_GRAPH_SMALL_WORLD, HDO_GRAPH_EXPONENTIAL, HDO_GRAPH_FILE
+};
+enum { HDO_GRAPH_MODE_MATCHING = 1, HDO_GRAPH_MODE_COLOUR, HDO_GRAPH_MODE_EDGE };
+enum {
+    HDO_PLACEMENT_RANDOM = 1, HDO_PLACEMENT_SPREAD, HDO_PLACEMENT_CLUSTERED, HDO_PLACEMENT_HUB, HDO_PLACEMENT_ORDER
+};
+enum { HDO_AVERAGE_EQUAL = 1, HDO_AVERAGE_NOISE };
+enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
 typedef struct hdo_model_config {
     char name[HDO_NAME_MAX];   /* objective: logistic, mlp, ..., quadratic */
@@ -93,17 +103,32 @@ typedef struct hdo_class_config {
     hdo_choice directions;        /* whole | per-tensor */
     hdo_choice streams;           /* independent | shared */
     hdo_choice distribution;      /* gaussian | sphere | rademacher */
+    int64_t coords;               /* fd-coord: coordinates per estimate; 0: all */
+    int64_t debias_levels;        /* debiased: halvings of nu that may be drawn */
+    double forward_s, backward_s, jvp_s; /* time model: seconds of one oracle call; 0: free */
+    double latency_s;                    /* time model: seconds per exchange */
+    double bandwidth;                    /* time model: bytes per second; 0: infinite */
+    double debias_ratio;          /* debiased: probability of a level over that of the one before */
+    bool allow_piecewise;         /* complex-step on a model with kinks */
 } hdo_class_config;
 
 typedef struct hdo_mixing_config {
     char kind[HDO_NAME_MAX]; /* matching, pairwise, graph, none, allreduce */
     int64_t period;          /* exchange every that many steps */
+    hdo_choice graph;        /* kind graph: complete | ring | torus(rows) | ... | random-regular(k) | file */
+    hdo_choice graph_mode;   /* matching | colour | edge: what a step draws from the graph */
+    hdo_choice placement;    /* where the first class sits: random | spread | clustered | hub | order */
+    int64_t degree;          /* small-world: neighbours before rewiring */
+    char edges[HDO_PATH_MAX];/* graph file: the edge list */
+    hdo_choice average;      /* equal (the paper) | noise: weights inverse to the noise of the class */
 } hdo_mixing_config;
 
 typedef struct hdo_eval_config {
     int64_t every;     /* steps between evaluations; 0: only at the start and the end */
     bool mean_model;   /* evaluate mu too */
     bool consensus;    /* Gamma_t at evaluations */
+    bool trace;        /* Gamma_t, M_t^G and training loss of every step to trace.jsonl */
+    double weighted;   /* rate of the weighted average y_T of the strongly convex theorem; 0: not kept */
 } hdo_eval_config;
 
 typedef struct hdo_checkpoint_config {
@@ -112,12 +137,28 @@ typedef struct hdo_checkpoint_config {
     int64_t keep;     /* how many to keep */
 } hdo_checkpoint_config;
 
+typedef struct hdo_sink_config {
+    bool csv;         /* metrics.csv in the run folder */
+    bool tensorboard; /* events.out.tfevents... in the run folder */
+} hdo_sink_config;
+
 typedef struct hdo_stop_config {
     double loss;      /* stop when the mean validation loss falls to this; 0: never */
     double accuracy;  /* stop when the mean validation accuracy reaches this; 0: never */
     double time_s;    /* stop after that many seconds of wall time; 0: never */
     double diverged;  /* mean loss above this counts as diverged */
 } hdo_stop_config;
+
+/* Nodes that come and go, in the simulator. */
+typedef struct hdo_churn_config {
+    double leave;      /* probability that a present node leaves, per step */
+    double back;       /* probability that an absent node returns, per step */
+    hdo_choice model;  /* a returning node has its stale model | a fresh one (the common start) */
+    double loss;       /* probability that an exchange fails */
+    double straggle;   /* probability that a node is too slow for its local step */
+    char outage[HDO_NAME_MAX]; /* class that is away ... */
+    int64_t outage_from, outage_to; /* ... in steps from <= t < to */
+} hdo_churn_config;
 
 /* Where a value came from, for messages and `hdo config show --origin`. */
 typedef enum hdo_source { HDO_FROM_DEFAULT, HDO_FROM_FILE, HDO_FROM_ENV, HDO_FROM_FLAG } hdo_source;
@@ -129,7 +170,7 @@ typedef struct hdo_origin {
 } hdo_origin;
 
 #define HDO_OPTIONS_MAX 40 /* most options of one section */
-#define HDO_SECTIONS_MAX 8
+#define HDO_SECTIONS_MAX 12
 #define HDO_FILES_MAX 4
 
 typedef struct hdo_config {
@@ -145,6 +186,8 @@ typedef struct hdo_config {
     hdo_eval_config eval;
     hdo_checkpoint_config checkpoint;
     hdo_stop_config stop;
+    hdo_sink_config sink;
+    hdo_churn_config churn;
     int n_classes;
     hdo_class_config population[HDO_CLASSES_MAX];
 

@@ -46,8 +46,11 @@ typedef struct hdo_row {
     double mu_loss, mu_acc;       /* the mean model */
     double gamma;                 /* (1/n) sum |X_i - mu|^2 */
     double mg;                    /* (1/n) sum |G_i|^2 of the last step; NaN before the first */
+    double y_loss;                  /* of the weighted average y_T; NaN unless eval.weighted is set */
+    int64_t present;                /* nodes that are not away */
     int64_t forward, backward, jvp; /* oracle calls so far */
     int64_t bytes;                  /* exchanged so far: both directions of every pair */
+    double sim_s;                   /* simulated time of the slowest node, from the classes' time model */
     double wall_s, step_s, eval_s;  /* time so far */
 } hdo_row;
 
@@ -82,6 +85,11 @@ HDO_API hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, h
 HDO_API hdo_status hdo_run_stop(hdo_run *r, hdo_error *e);
 
 HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before the first evaluation */
+
+/* Keeps the rows of all evaluations from now on, for curves without files. Call once, before the first hdo_run_advance. */
+HDO_API hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e);
+/* The rows kept so far; borrowed, valid until the next hdo_run_advance. NULL without hdo_run_keep_rows. */
+HDO_API const hdo_row *hdo_run_rows(const hdo_run *r, size_t *count);
 HDO_API int64_t hdo_run_step(const hdo_run *r);
 HDO_API const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d); /* borrowed; NULL if not local */
 

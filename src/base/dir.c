@@ -3,13 +3,19 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/vec.h"
 
 enum { TILE = 2048 };
 
-void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
-    assert(off + len <= u->d);
+static void fill_axis(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
+    size_t j = u->axes != NULL ? (size_t)hdo__perm_at(u->axes, (uint64_t)r) : (size_t)r;
+    memset(out, 0, len * sizeof(float));
+    if (j >= off && j - off < len) out[j - off] = 1.0f;
+}
+
+static void fill_inside(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
     hdo_stream s = u->s;
     s.sub = (uint32_t)r;
     if (u->dist == HDO_DIST_RADEMACHER) {
@@ -18,22 +24,43 @@ void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out
     }
     hdo__rng_normal(s, off, len, out);
     if (u->dist == HDO_DIST_SPHERE) {
-        assert(u->scale != NULL);
-        hdo__scale(len, u->scale[r], out);
+        assert(u->scale != NULL && r >= u->scale_from);
+        hdo__scale(len, u->scale[r - u->scale_from], out);
     }
+}
+
+void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
+    assert(off + len <= u->d);
+    if (u->dist == HDO_DIST_AXES) {
+        fill_axis(u, r, off, len, out);
+        return;
+    }
+    if (u->hi == 0 || (off >= u->lo && off + len <= u->hi)) {
+        fill_inside(u, r, off, len, out);
+        return;
+    }
+    size_t from = off > u->lo ? off : u->lo, to = off + len < u->hi ? off + len : u->hi;
+    if (from >= to) {
+        memset(out, 0, len * sizeof(float));
+        return;
+    }
+    memset(out, 0, (from - off) * sizeof(float));
+    fill_inside(u, r, from, to - from, out + (from - off));
+    memset(out + (to - off), 0, (off + len - to) * sizeof(float));
 }
 
 void hdo__dirs_sphere_scale(const hdo_dirs *u, int k, float *scale) {
     float tile[TILE];
+    size_t lo = u->lo, hi = u->hi > 0 ? u->hi : u->d;
     for (int r = 0; r < k; r++) {
         hdo_stream s = u->s;
-        s.sub = (uint32_t)r;
+        s.sub = (uint32_t)(u->scale_from + r);
         double sum = 0.0;
-        for (size_t off = 0; off < u->d; off += TILE) {
-            size_t len = u->d - off < TILE ? u->d - off : TILE;
+        for (size_t off = lo; off < hi; off += TILE) {
+            size_t len = hi - off < TILE ? hi - off : TILE;
             hdo__rng_normal(s, off, len, tile);
             sum += hdo__sumsq(len, tile);
         }
-        scale[r] = sum > 0.0 ? (float)sqrt((double)u->d / sum) : 0.0f;
+        scale[r] = sum > 0.0 ? (float)sqrt((double)(hi - lo) / sum) : 0.0f;
     }
 }

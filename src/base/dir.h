@@ -13,15 +13,21 @@
 
 typedef struct hdo_dirs {
     hdo_stream s;       /* sub is replaced by the number of the direction */
-    int dist;           /* HDO_DIST_GAUSSIAN, _SPHERE, _RADEMACHER */
+    int dist;           /* HDO_DIST_GAUSSIAN, _SPHERE, _RADEMACHER, or HDO_DIST_AXES */
     size_t d;           /* length of every direction */
-    const float *scale; /* sphere: sqrt(d) / |z_r| for r = 0, 1, ...; NULL otherwise */
+    size_t lo, hi;      /* window: u is zero outside [lo, hi); hi = 0: no window. Inside, the numbers do not change */
+    const float *scale; /* sphere: sqrt(n) / |z_r| for r = scale_from, ..., n the length of the window; NULL otherwise */
+    int scale_from;
+    const hdo_perm *axes; /* HDO_DIST_AXES: u_r is the unit vector of coordinate axes(r); NULL: of coordinate r */
 } hdo_dirs;
+
+enum { HDO_DIST_AXES = 100 }; /* beside the distributions a user can choose: coordinate directions */
 
 /* Writes u_r[off .. off + len) to out. */
 void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out);
 
-/* Sphere only: fills scale[0 .. k) (a pass over k x d numbers) so that u->scale can point at it. */
+/* Sphere only: fills scale[0 .. k) for the directions from u->scale_from on (a pass over k x d numbers), so that
+ * u->scale can point at it. */
 void hdo__dirs_sphere_scale(const hdo_dirs *u, int k, float *scale);
 
 #endif

@@ -15,6 +15,14 @@ static inline void hdo__axpby(size_t n, float a, const float *x, float b, float 
 static inline void hdo__scale(size_t n, float a, float *x) { hdo__simd()->scale(n, a, x); }
 /* The mixing step: x and y both become (x + y) / 2, the same bits whichever is named first. */
 static inline void hdo__average(size_t n, float *x, float *y) { hdo__simd()->average(n, x, y); }
+/* Both become wx x + wy y. The products are rounded first, so the order of the partners does not matter. */
+static inline void hdo__average_weighted(size_t n, float wx, float *x, float wy, float *y) {
+    for (size_t i = 0; i < n; i++) {
+        float m = wx * x[i] + wy * y[i];
+        x[i] = m;
+        y[i] = m;
+    }
+}
 static inline double hdo__dot(size_t n, const float *x, const float *y) { return hdo__simd()->dot(n, x, y); }
 static inline double hdo__sumsq(size_t n, const float *x) { return hdo__simd()->sumsq(n, x); }
 static inline double hdo__distsq(size_t n, const float *x, const float *y) { return hdo__simd()->distsq(n, x, y); }

@@ -82,6 +82,32 @@ static const hdo_word streams_words[] = {WORD("independent", HDO_STREAMS_INDEPEN
 static const hdo_word dist_words[] = {WORD("gaussian", HDO_DIST_GAUSSIAN), WORD("sphere", HDO_DIST_SPHERE),
                                       WORD("rademacher", HDO_DIST_RADEMACHER), WORDS_END};
 
+static const hdo_word average_words[] = {WORD("equal", HDO_AVERAGE_EQUAL), WORD("noise", HDO_AVERAGE_NOISE),
+                                         WORDS_END};
+static const hdo_word return_words[] = {WORD("stale", HDO_RETURN_STALE), WORD("fresh", HDO_RETURN_FRESH), WORDS_END};
+
+static const hdo_word graph_words[] = {WORD("complete", HDO_GRAPH_COMPLETE),
+                                       WORD("ring", HDO_GRAPH_RING),
+                                       WORD_COUNT("torus", HDO_GRAPH_TORUS, 0, COUNT_MAX, 0),
+                                       WORD("hypercube", HDO_GRAPH_HYPERCUBE),
+                                       WORD("star", HDO_GRAPH_STAR),
+                                       WORD("path", HDO_GRAPH_PATH),
+                                       WORD_COUNT("random-regular", HDO_GRAPH_REGULAR, 1, 1e6, 4),
+                                       WORD_ARG("erdos-renyi", HDO_GRAPH_ERDOS_RENYI, 0, 1, 0.1),
+                                       WORD_ARG("small-world", HDO_GRAPH_SMALL_WORLD, 0, 1, 0.1),
+                                       WORD("exponential", HDO_GRAPH_EXPONENTIAL),
+                                       WORD("file", HDO_GRAPH_FILE),
+                                       WORDS_END};
+static const hdo_word graph_mode_words[] = {WORD("matching", HDO_GRAPH_MODE_MATCHING),
+                                            WORD("colour", HDO_GRAPH_MODE_COLOUR), WORD("edge", HDO_GRAPH_MODE_EDGE),
+                                            WORDS_END};
+static const hdo_word placement_words[] = {WORD("random", HDO_PLACEMENT_RANDOM),
+                                           WORD("spread", HDO_PLACEMENT_SPREAD),
+                                           WORD("clustered", HDO_PLACEMENT_CLUSTERED),
+                                           WORD("hub", HDO_PLACEMENT_HUB),
+                                           WORD("order", HDO_PLACEMENT_ORDER),
+                                           WORDS_END};
+
 /* ---- sections ---- */
 
 #define T hdo_config
@@ -140,6 +166,16 @@ static const hdo_option data_options[] = {
 static const hdo_option mixing_options[] = {
     TEXT(T, kind, "mixing", "who averages with whom"),
     INT(T, period, 1, STEPS_MAX, "steps", "exchange every that many steps"),
+    CHOICE(T, graph, graph_words,
+           "kind graph: who knows whom; torus(rows), 0: as square as possible; random-regular(degree), "
+           "erdos-renyi(edge probability), small-world(rewiring probability)"),
+    CHOICE(T, graph_mode, graph_mode_words,
+           "kind graph: a step draws a random maximal matching, one colour of the edges, or a single edge whose two nodes step"),
+    CHOICE(T, placement, placement_words,
+           "kind graph: the first class sits anywhere, far apart, together, on the best connected vertices, or node i on vertex i"),
+    INT(T, degree, 2, 1e6, NULL, "small-world: neighbours of a node before rewiring, an even number"),
+    TEXT(T, edges, NULL, "graph file: edge list, two vertex numbers a line, counted from 0"),
+    CHOICE(T, average, average_words, "equal: both take the mean; noise: weights inverse to the measured class noise"),
     END};
 #undef T
 
@@ -148,6 +184,8 @@ static const hdo_option eval_options[] = {
     INT(T, every, 0, STEPS_MAX, "steps", "steps between evaluations; 0: only at the start and the end"),
     BOOL(T, mean_model, "evaluate the mean model mu too"),
     BOOL(T, consensus, "measure Gamma, the mean squared distance of the nodes from mu"),
+    BOOL(T, trace, "write Gamma, the mean |G|^2 and the training loss of every step to trace.jsonl"),
+    REAL(T, weighted, 0, 1, NULL, "rate of the weighted average y_T of the convex theorem (w_t = (1-rate)^-t); 0: off"),
     END};
 #undef T
 
@@ -168,6 +206,26 @@ static const hdo_option stop_options[] = {
     END};
 #undef T
 
+#define T hdo_churn_config
+static const hdo_option churn_options[] = {
+    REAL(T, leave, 0, 1, NULL, "probability that a present node leaves, per step"),
+    REAL(T, back, 0, 1, NULL, "probability that an absent node returns, per step"),
+    CHOICE(T, model, return_words, "a returning node has its stale model, or a fresh one (the common start)"),
+    REAL(T, loss, 0, 1, NULL, "probability that an exchange between two nodes fails"),
+    REAL(T, straggle, 0, 1, NULL, "probability that a node is too slow for its local step (it still averages)"),
+    TEXT(T, outage, NULL, "name of a class that is away for a while; empty: none"),
+    INT(T, outage_from, 0, STEPS_MAX, "steps", "first step of the outage"),
+    INT(T, outage_to, 0, STEPS_MAX, "steps", "first step after it"),
+    END};
+#undef T
+
+#define T hdo_sink_config
+static const hdo_option sink_options[] = {
+    BOOL(T, csv, "write metrics.csv beside metrics.jsonl"),
+    BOOL(T, tensorboard, "write a TensorBoard event file into the run folder"),
+    END};
+#undef T
+
 #define T hdo_class_config
 static const hdo_option class_options[] = {
     INT(T, count, 0, COUNT_MAX, "nodes", "how many nodes are of this class"),
@@ -181,10 +239,20 @@ static const hdo_option class_options[] = {
     CHOICE(T, momentum_kind, momentum_words, "ema: g = m g + (1-m) G, as in the text; heavy-ball: g = m g + G"),
     REAL(T, weight_decay, 0, 1e3, NULL, "coefficient of x added to the gradient"),
     CHOICE(T, schedule, schedule_words, "learning rate after the warm-up: constant, cosine to 0, or from a file"),
-    TEXT(T, schedule_file, NULL, "schedule file: one factor per line and step"),
+    TEXT(T, schedule_file, NULL, "schedule file: lines \"step rate\", steps rising; linear in between, constant after the last"),
     CHOICE(T, directions, directions_words, "one random vector over all coordinates, or one per tensor (authors)"),
     CHOICE(T, streams, streams_words, "random vectors differ between nodes, or are alike on all (authors)"),
     CHOICE(T, distribution, dist_words, "law of a random vector"),
+    REAL(T, forward_s, 0, SECONDS_MAX, "s", "time model: one forward pass; 0: free"),
+    REAL(T, backward_s, 0, SECONDS_MAX, "s", "time model: one gradient"),
+    REAL(T, jvp_s, 0, SECONDS_MAX, "s", "time model: one forward-mode derivative"),
+    REAL(T, latency_s, 0, SECONDS_MAX, "s", "time model: delay of an exchange; the slower partner counts"),
+    REAL(T, bandwidth, 0, 1e15, "byte/s", "time model: the slower partner counts; 0: infinite"),
+    INT(T, coords, 0, 1e9, NULL, "fd-coord: coordinates per estimate, drawn anew each step; 0: all of them"),
+    INT(T, debias_levels, 1, 24, NULL, "debiased: steps go down to nu / 2^levels; deeper means less bias, more round-off"),
+    REAL(T, debias_ratio, 0.26, 0.95, NULL,
+         "debiased: probability of a level over that of the one before; above 1/4, or the variance is infinite"),
+    BOOL(T, allow_piecewise, "complex-step: accept a model with kinks (ReLU, max-pool) and take the active piece"),
     END};
 #undef T
 
@@ -203,6 +271,8 @@ const hdo_section hdo__sections[] = {
     {"eval", "every", "what is measured, and when", offsetof(hdo_config, eval), eval_options},
     {"checkpoint", "every", "when the state is saved", offsetof(hdo_config, checkpoint), checkpoint_options},
     {"stop", NULL, "when to stop before the last step", offsetof(hdo_config, stop), stop_options},
+    {"sink", NULL, "where figures go besides metrics.jsonl", offsetof(hdo_config, sink), sink_options},
+    {"churn", NULL, "nodes that come and go (simulator)", offsetof(hdo_config, churn), churn_options},
 };
 const int hdo__n_sections = (int)(sizeof hdo__sections / sizeof *hdo__sections);
 _Static_assert(sizeof hdo__sections / sizeof *hdo__sections <= HDO_SECTIONS_MAX, "raise HDO_SECTIONS_MAX");
@@ -242,6 +312,8 @@ void hdo__class_default(hdo_class_config *k, const char *name) {
     put_word(&k->directions, HDO_DIRECTIONS_WHOLE);
     put_word(&k->streams, HDO_STREAMS_INDEPENDENT);
     put_word(&k->distribution, HDO_DIST_GAUSSIAN);
+    k->debias_levels = 4;
+    k->debias_ratio = 0.5;
 }
 
 static void model_default(hdo_model_config *m) {
@@ -282,6 +354,13 @@ void hdo_config_default(hdo_config *c) {
     data_default(&c->data);
     PUT(c->mixing.kind, "matching");
     c->mixing.period = 1;
+    put_word(&c->mixing.graph, HDO_GRAPH_COMPLETE);
+    put_word(&c->mixing.graph_mode, HDO_GRAPH_MODE_MATCHING);
+    put_word(&c->mixing.placement, HDO_PLACEMENT_RANDOM);
+    c->mixing.degree = 4;
+    put_word(&c->mixing.average, HDO_AVERAGE_EQUAL);
+    put_word(&c->churn.model, HDO_RETURN_STALE);
+    c->churn.back = 0.1;
     c->eval.every = 10;
     c->eval.mean_model = true;
     c->eval.consensus = true;

@@ -208,15 +208,15 @@ static hdo_status number_words(hdo_rows *r, words *w, const hdo_rows *like, cons
 static hdo_status read_row(cursor *c, const plan *p, const char *a, const char *b, float *x, const char **la,
                            const char **lb, const char *what, hdo_error *e) {
     int k = 0;
-    for (const char *s = a; s != NULL; k++) {
+    for (const char *s = a; s != NULL && k <= COLUMNS_MAX; k++) {
         const char *fa, *fb;
         next_field(&s, b, c->sep, &fa, &fb);
+        if (k >= p->columns) continue; /* counted, for the message below */
         if (k == p->label) {
             *la = fa;
             *lb = fb;
             continue;
         }
-        if (k >= p->columns) break;
         double v;
         const char *q = fa;
         if (!hdo__real_parse(&q, fb, &v) || q != fb || !isfinite((float)v)) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 — fo: the minibatch gradient itself, by reverse mode. */
 #include "estimator/estimator.h"
 
-static size_t fo_work_bytes(const hdo_estimator *s, const hdo_objective *f) {
+static size_t fo_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
     (void)s;
     (void)f;
+    (void)batch;
     return 0;
 }
 
@@ -19,6 +20,7 @@ const hdo_estimator_ops hdo__est_fo = {
     .name = "fo",
     .help = "gradient by back-propagation (first order)",
     .needs = HDO_CAN_GRAD,
+    .theory = HDO_THEORY_FO,
     .work_bytes = fo_work_bytes,
     .estimate = fo_estimate,
 };

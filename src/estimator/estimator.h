@@ -3,11 +3,18 @@
  * An estimator turns oracle calls at x into an estimate G of the gradient. First order: the gradient itself. Zeroth
  * order: averages of (slope along u) u over rv random directions. One estimator object per class of nodes, immutable
  * and shared by its nodes; what differs between nodes is in the request.
+ *
+ * Memory: directions are addressed, never stored rv x d. An estimator works on at most HDO_DIRS_AT_ONCE of them at a
+ * time, so its scratch does not depend on rv. Bits: tasks and the order of sums are fixed, so nothing depends on the
+ * number of threads or on how many directions are taken at once.
  */
 #ifndef HDO_ESTIMATOR_ESTIMATOR_H
 #define HDO_ESTIMATOR_ESTIMATOR_H
 
+#include "hdo/theory.h"
 #include "objective/objective.h"
+
+enum { HDO_DIRS_AT_ONCE = 256 }; /* enough to fill any team; 256 slopes are 2 KiB */
 
 typedef struct hdo_estimator hdo_estimator;
 
@@ -28,11 +35,14 @@ typedef struct hdo_estimate_info {
 typedef struct hdo_estimator_ops {
     const char *name;
     const char *help;
-    unsigned needs; /* HDO_CAN_* of the objective */
-    bool zeroth;    /* uses random directions: rv and nu matter */
-    bool gaussian;  /* only meaningful for Gaussian directions */
-    /* Arena bytes beyond the objective's own. */
-    size_t (*work_bytes)(const hdo_estimator *s, const hdo_objective *f);
+    unsigned needs;  /* HDO_CAN_* of the objective */
+    bool zeroth;     /* uses directions: rv and nu matter */
+    bool gaussian;   /* exact in law, and that for Gaussian directions only */
+    bool axes;       /* coordinate directions: no distribution to choose */
+    bool difference; /* subtracts losses: nu trades truncation against round-off */
+    hdo_theory_est theory; /* which row of the table in docs/theory.md predicts it */
+    /* Arena bytes beyond the objective's own passes. */
+    size_t (*work_bytes)(const hdo_estimator *s, const hdo_objective *f, int batch);
     /* g (d + n_buf): the estimate, then the updated buffers. */
     hdo_status (*estimate)(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
                            hdo_estimate_info *info);
@@ -43,6 +53,10 @@ struct hdo_estimator {
     int rv;
     hdo_choice nu;
     int directions, streams, distribution;
+    int64_t coords;       /* fd-coord */
+    int levels;           /* debiased */
+    double ratio;         /* debiased */
+    bool allow_piecewise; /* complex-step */
 };
 
 extern const hdo_estimator_ops *const hdo__estimators[]; /* the registry, ends with NULL */
@@ -52,14 +66,40 @@ hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_
 /* Refuses an estimator the objective cannot serve, with a sentence. */
 hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, const char *class_name, hdo_error *e);
 
-/* Helpers for implementations. */
+/* All arena bytes of one estimate: the estimator's and the objective's. Does not grow with rv. */
+size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
+
+/* ---- helpers for implementations (directions.c) ---- */
+
 hdo_dirs hdo__request_dirs(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
+/* The stream of another purpose at the address of u: chi-square numbers, levels. */
+hdo_stream hdo__sibling_stream(const hdo_dirs *u, hdo_purpose purpose);
 double hdo__request_nu(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
 void hdo__keep_buffers(const hdo_objective *f, const hdo_request *q, float *g); /* copies x's buffers behind g */
-/* g = (1/rv) sum_r c[r] u_r, tile by tile: every number of every direction is made once. */
-void hdo__combine(const hdo_dirs *u, int rv, const double *c, float *g);
 
-/* One constructor-free table per file. */
-extern const hdo_estimator_ops hdo__est_fo, hdo__est_fd, hdo__est_forward_sim, hdo__est_forward_law;
+/* Blocks: pieces of x with a scalar of their own. One for `whole`, one a tensor for `per-tensor`. */
+typedef struct hdo_block {
+    size_t lo, hi;
+    int tensor; /* -1: all of x */
+} hdo_block;
+int hdo__block_count(const hdo_estimator *s, const hdo_objective *f);
+hdo_block hdo__block_at(const hdo_estimator *s, const hdo_objective *f, int b);
+
+/* slope[r], r < k: an estimate of <grad F(x), u_{first+r}>. */
+typedef hdo_status (*hdo_slope_fn)(void *ctx, const hdo_dirs *u, int first, int k, double *slope);
+
+/* g (d) = (1/rv) sum_r slope_r u_r, block by block, slopes first and then one pass that makes every number of every
+ * direction once, tile by tile. What all estimators that ask for slopes share. */
+hdo_status hdo__estimate_slopes(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
+                                hdo_slope_fn fn, void *ctx, float *g);
+size_t hdo__slopes_work_bytes(void);
+/* g[lo, hi) += sum_r c[r] u_{first+r}, r < k, over the window of u. */
+void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team *team, float *g);
+/* scale (k) for the directions from u->scale_from on; u->scale then points at it. Nothing unless u is on the sphere. */
+void hdo__scale_directions(hdo_dirs *u, int first, int k, hdo_team *team, float *scale);
+
+/* One constructor-free table per estimator. */
+extern const hdo_estimator_ops hdo__est_fo, hdo__est_fd, hdo__est_fd_central, hdo__est_fd_coord, hdo__est_debiased,
+    hdo__est_forward, hdo__est_complex_step, hdo__est_forward_sim, hdo__est_forward_law, hdo__est_fd_law;
 
 #endif

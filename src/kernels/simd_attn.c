@@ -5,9 +5,10 @@
  * Why by hand. With head size 2 a score costs two multiply-adds but its weight costs an exponential: a matrix product
  * followed by a softmax spends its time moving score matrices and calling exp. Here nothing of size T x T exists. One
  * head of one sample is transposed into arrays by component (a few kilobytes, so all in L1), then
- *   - queries are taken two at a time, keys a vector at a time: keys and values are loaded once for two rows;
- *   - the rows of a pair end in the same vector of keys, so only the last vector of a pair needs the causal mask;
- *   - a missing last query (odd T) is a row of zeros whose results are dropped, a missing key is masked like j > i.
+ *   - a row is one query against a vector of keys at a time; only its last vector needs the causal mask, which also
+ *     covers keys that do not exist;
+ *   - rows go in pairs, to sum two accumulators across lanes for the price of one and to share the tangents between
+ *     them; a pair ends in the same vector of keys. With odd T the last partner is a row of zeros, dropped at the end.
  *
  * Exponent. Queries are scaled by log2(e) / sqrt(hs), so a weight is 2^(q.k - m) and the shift m rides along in the
  * first multiply-add. Softmax does not depend on m; it only must keep 2^x in range. A pass over the scores to find the
@@ -48,6 +49,32 @@
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
+/* `statement` for d = 0 .. HS - 1, HS one of 1, 2, 4, 8 and known after inlining. Written out instead of a loop: arrays
+ * indexed by d must become registers, and clang does not always unroll a small loop inside another before it decides
+ * that they live in memory. */
+#define EACH(d, HS, statement)             \
+    do {                                   \
+        EACH_1(d, 0, statement)            \
+        if ((HS) > 1) {                    \
+            EACH_1(d, 1, statement)        \
+        }                                  \
+        if ((HS) > 2) {                    \
+            EACH_1(d, 2, statement)        \
+            EACH_1(d, 3, statement)        \
+        }                                  \
+        if ((HS) > 4) {                    \
+            EACH_1(d, 4, statement)        \
+            EACH_1(d, 5, statement)        \
+            EACH_1(d, 6, statement)        \
+            EACH_1(d, 7, statement)        \
+        }                                  \
+    } while (0)
+#define EACH_1(d, value, statement) \
+    {                               \
+        enum { d = (value) };       \
+        statement;                  \
+    }
+
 typedef float f32v __attribute__((vector_size(VB)));
 typedef uint32_t u32v __attribute__((vector_size(VB)));
 typedef int32_t i32v __attribute__((vector_size(VB)));
@@ -59,7 +86,7 @@ typedef uint32_t u32u __attribute__((vector_size(VB), aligned(4), may_alias));
 
 HDO_INLINE f32v load(const float *p) { return *(const f32u *)p; }
 HDO_INLINE void store(float *p, f32v v) { *(f32u *)p = v; }
-HDO_INLINE f32v splat(float x) { return x - (f32v){0}; } /* minus: x + 0 is not x for x = -0, so it would stay an addition */
+HDO_INLINE f32v splat(float x) { return x - (f32v){0}; } /* x + 0 is not x for x = -0: that would stay an addition */
 HDO_INLINE f32v and_mask(f32v a, u32v m) { return (f32v)((u32v)a & m); }
 
 /* The library is compiled without contraction, so a fused multiply-add has to be asked for. */
@@ -152,8 +179,10 @@ HDO_INLINE u32v kept(const u16a *p, i32v below) {
 #define LN2_HI 0x1.62e4p-1f /* 14 bits: its product with an exponent is exact */
 #define LN2_LO 0x1.7f7d1cp-20f
 
-/* 2^x for -100 <= x < 127; below: 2^-100; above: garbage (the caller masks those lanes). Degree 5 on [-1/2, 1/2], fitted
- * to the relative error with the constant term fixed at 1, so that 2^0 is 1: 1.3e-7 before rounding. */
+/* 2^x for -100 <= x < 127; below: 2^-100; above: garbage (the caller masks those lanes). Degree 5 on [-1/2, 1/2],
+ * fitted to the relative error with the constant term fixed at 1, so that 2^0 is 1: 1.3e-7 before rounding. In two
+ * halves of about equal latency: the loops below do the first half of one vector beside the second half of the one
+ * before, since the whole chain (40 cycles) is longer than what the scheduler of a core can look ahead. */
 typedef struct split { /* x = integer + f; the integer is in the low bits of t */
     f32v f, t;
 } split;
@@ -165,22 +194,13 @@ HDO_INLINE split exp2_split(f32v x) {
     return s;
 }
 HDO_INLINE f32v exp2_join(split s) {
-#if EXPV == 1
-    f32v f = s.f, f2 = f * f;
-    f32v p = fma_(f, splat(0x1.5f51f2p-10f), splat(0x1.3cf5f0p-7f));
-    f32v b = fma_(f, splat(0x1.c6aeb4p-5f), splat(0x1.ebf996p-3f));
-    f32v c = fma_(f, splat(0x1.62e430p-1f), splat(1.0f));
-    p = fma_(fma_(p, f2, b), f2, c);
-#else
     f32v p = fma_(s.f, splat(0x1.5f51f2p-10f), splat(0x1.3cf5f0p-7f));
     p = fma_(p, s.f, splat(0x1.c6aeb4p-5f));
     p = fma_(p, s.f, splat(0x1.ebf996p-3f));
     p = fma_(p, s.f, splat(0x1.62e430p-1f));
     p = fma_(p, s.f, splat(1.0f));
-#endif
     return (f32v)((u32v)p + ((u32v)s.t << 23));
 }
-HDO_INLINE f32v exp2_weight(f32v x) { return exp2_join(exp2_split(x)); }
 
 /* exp(hi + lo), |lo| small against hi or both small: any result, zero to infinity, subnormal numbers included; the
  * caller keeps hi in [-105, 90]. Degree 6 with the constant term fixed at 1: 2.6e-9 before rounding. The power of two
@@ -403,21 +423,20 @@ HDO_INLINE void bound_scores(int HS, head *x) {
     }
 }
 
-/* Scores of row i with the keys of one vector, minus m. */
-HDO_INLINE f32v score(int HS, const f32v *q, const f32v *k, f32v minus_m) {
+/* a.x - m for a row vector a and the W columns at x. */
+HDO_INLINE f32v score(int HS, const f32v *a, const float *x, size_t stride, f32v minus_m) {
     f32v s = minus_m;
-    UNROLL for (int d = 0; d < HS; d++) s = fma_(q[d], k[d], s);
+    EACH(d, HS, s = fma_(a[d], load(x + (size_t)d * stride), s));
     return s;
 }
 
 /* The exact maximum of row i's scores and the sum of 2^(score - maximum): the slow, safe way. */
 HDO_INLINE float exact_max(int HS, const head *x, int i, float *sum) {
-    f32v q[MAX_HS], k[MAX_HS], top = splat(-HUGE_VALF), total = {0};
+    f32v q[MAX_HS], top = splat(-HUGE_VALF), total = {0};
     int last = i / W * W;
     for (int d = 0; d < HS; d++) q[d] = splat(x->q[(size_t)d * x->stride + (size_t)i]);
     for (int j = 0; j <= last; j += W) {
-        for (int d = 0; d < HS; d++) k[d] = load(x->k + (size_t)d * x->stride + (size_t)j);
-        f32v s = score(HS, q, k, (f32v){0});
+        f32v s = score(HS, q, x->k + j, x->stride, (f32v){0});
         if (j == last) {
             u32v in = lanes_to(i - last);
             s = (f32v)(((u32v)s & in) | ((u32v)top & ~in));
@@ -426,60 +445,73 @@ HDO_INLINE float exact_max(int HS, const head *x, int i, float *sum) {
     }
     float m = max_lanes(top);
     for (int j = 0; j <= last; j += W) {
-        for (int d = 0; d < HS; d++) k[d] = load(x->k + (size_t)d * x->stride + (size_t)j);
-        f32v p = exp2_weight(score(HS, q, k, splat(-m)));
+        f32v p = exp2_join(exp2_split(score(HS, q, x->k + j, x->stride, splat(-m))));
         total += j == last ? and_mask(p, lanes_to(i - last)) : p;
     }
     *sum = sum_lanes(total);
     return m;
 }
 
-/* Rows i .. i + NR - 1: sums of weights and of weights times values; KEEP: the weights themselves go to x->row too. One
- * row after the other: with two at once the constants do not fit in 16 registers, and loads become the limit. */
+/* One row of weights on its way through the passes. One row at a time: with two at once, keys are loaded half as often
+ * but the constants no longer fit in 16 registers, and it is slower. */
+typedef struct row_state {
+    int i;
+    size_t st;
+    const float *k, *v;
+    f32v q[MAX_HS], minus_m;
+    const u16a *number; /* of weight (i, 0) */
+    i32v below;
+    f32v sum, acc[MAX_HS];       /* of weights; of what is weighted */
+    f32v g[MAX_HS], minus_delta; /* backward */
+    float *gk, *gv;              /* backward */
+    float *pm, *pa;              /* tangents: where kept weights and all weights go */
+} row_state;
+
+/* Field by field: a compound initialiser would zero the arrays in memory and keep them there. */
+HDO_INLINE void row_init(int HS, row_state *r, const head *x, int i, const u16a *number, i32v below) {
+    r->i = i;
+    r->st = x->stride;
+    r->k = x->k;
+    r->v = x->v;
+    r->number = number;
+    r->below = below;
+    r->minus_m = splat(-x->m[i]);
+    r->sum = (f32v){0};
+    EACH(d, HS, r->q[d] = splat(x->q[(size_t)d * r->st + (size_t)i]); r->acc[d] = (f32v){0});
+}
+
+HDO_INLINE void weigh_step(int HS, bool DROP, bool KEEP, bool LAST, row_state *r, split e, int j) {
+    f32v p = exp2_join(e);
+    if (LAST) p = and_mask(p, lanes_to(r->i - j));
+    r->sum += p;
+    if (KEEP) store(r->pa + j, p);
+    if (DROP) p = and_mask(p, kept(r->number + j, r->below));
+    if (KEEP && DROP) store(r->pm + j, p);
+    EACH(d, HS, r->acc[d] = fma_(p, load(r->v + (size_t)d * r->st + (size_t)j), r->acc[d]));
+}
+
+/* Rows i .. i + NR - 1: sums of weights and of weights times values; KEEP: the weights themselves go to x->row too.
+ * mask: the numbers of the rows, one after the other. */
 HDO_INLINE void weigh_rows(int HS, bool DROP, bool KEEP, const head *x, int i, const u16a *mask, i32v below) {
-    const size_t st = x->stride;
     f32v sum[NR], acc[NR][MAX_HS];
-    UNROLL for (int r = 0; r < NR; r++) {
-        const u16a *number = DROP ? mask + (hdo__attn_mask_row(i + r) - hdo__attn_mask_row(i)) : NULL;
-        const float *xk = x->k, *xv = x->v;
-        float *pm = x->row + (size_t)(NR * HS + r) * st, *pa = pm + NR * st;
-        f32v q[MAX_HS], mm = splat(-x->m[i + r]), total = {0}, o[MAX_HS];
-        UNROLL for (int d = 0; d < HS; d++) {
-            q[d] = splat(x->q[(size_t)d * st + (size_t)(i + r)]);
-            o[d] = (f32v){0};
-        }
+    UNROLL for (int n = 0; n < NR; n++) {
+        row_state r;
+        row_init(HS, &r, x, i + n, mask, below);
+        if (DROP) mask += i + n + 1;
+        if (KEEP) r.pm = x->row + (size_t)(NR * HS + n) * r.st, r.pa = r.pm + NR * r.st;
+        split next = exp2_split(score(HS, r.q, r.k, r.st, r.minus_m));
         int j = 0;
-#define WEIGH_SCORE(at)                                                                       \
-    do {                                                                                      \
-        f32v s = mm;                                                                          \
-        UNROLL for (int d = 0; d < HS; d++) s = fma_(q[d], load(xk + (size_t)d * st + (size_t)(at)), s); \
-        next = exp2_split(s); \
-    } while (0)
-#define WEIGH_STEP(LAST)                                                                      \
-    do {                                                                                      \
-        f32v p = exp2_join(now);                                                              \
-        if (LAST) p = and_mask(p, lanes_to(i + r - j));                                       \
-        total += p;                                                                           \
-        if (KEEP) store(pa + j, p);                                                           \
-        if (DROP) p = and_mask(p, kept(number + j, below));                                   \
-        if (KEEP && DROP) store(pm + j, p);                                                   \
-        UNROLL for (int d = 0; d < HS; d++) o[d] = fma_(p, load(xv + (size_t)d * st + (size_t)j), o[d]); \
-    } while (0)
-        split now, next;
-        WEIGH_SCORE(0);
         for (; j + W <= i; j += W) {
-            now = next;
-            WEIGH_SCORE(j + W);
-            WEIGH_STEP(false);
+            split now = next;
+            next = exp2_split(score(HS, r.q, r.k + j + W, r.st, r.minus_m));
+            weigh_step(HS, DROP, KEEP, false, &r, now, j);
         }
-        now = next;
-        WEIGH_STEP(true);
-#undef WEIGH_STEP
-        sum[r] = total;
-        UNROLL for (int d = 0; d < HS; d++) acc[r][d] = o[d];
+        weigh_step(HS, DROP, KEEP, true, &r, next, j);
+        sum[n] = r.sum;
+        EACH(d, HS, acc[n][d] = r.acc[d]);
     }
     sum_pair(sum[0], sum[1], x->sum + i);
-    UNROLL for (int d = 0; d < HS; d++) sum_pair(acc[0][d], acc[1][d], x->out + (size_t)d * st + (size_t)i);
+    EACH(d, HS, sum_pair(acc[0][d], acc[1][d], x->out + (size_t)d * x->stride + (size_t)i));
 }
 
 /* The same, with the shift put right when the bound was useless (negated so that a sum that is not a number counts). */
@@ -566,105 +598,44 @@ HDO_INLINE void fwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, floa
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
+HDO_INLINE void bwd_step(int HS, bool DROP, bool LAST, row_state *r, split e, int j) {
+    f32v p = exp2_join(e), ds, pm;
+    if (LAST) p = and_mask(p, lanes_to(r->i - j));
+    if (DROP) {
+        u32v keep = kept(r->number + j, r->below);
+        ds = p * (and_mask(score(HS, r->g, r->v + j, r->st, (f32v){0}), keep) + r->minus_delta);
+        pm = and_mask(p, keep);
+    } else {
+        ds = p * score(HS, r->g, r->v + j, r->st, r->minus_delta);
+        pm = p;
+    }
+    const float *k = r->k + j;
+    float *gk = r->gk + j, *gv = r->gv + j;
+    EACH(d, HS, r->acc[d] = fma_(ds, load(k + d * r->st), r->acc[d]));
+    EACH(d, HS, store(gk + d * r->st, fma_(ds, r->q[d], load(gk + d * r->st))));
+    EACH(d, HS, store(gv + d * r->st, fma_(pm, r->g[d], load(gv + d * r->st))));
+}
+
 HDO_INLINE void bwd_rows(int HS, bool DROP, const head *x, int i, const u16a *mask, i32v below) {
-    const size_t st = x->stride;
-    const u16a *number[NR];
-    f32v q[NR][MAX_HS], mm[NR], g[NR][MAX_HS], md[NR], gq[NR][MAX_HS];
-    UNROLL for (int r = 0; r < NR; r++) {
-        number[r] = DROP ? mask + (hdo__attn_mask_row(i + r) - hdo__attn_mask_row(i)) : NULL;
-        mm[r] = splat(-x->m[i + r]);
-        md[r] = splat(-x->delta[i + r]);
-        UNROLL for (int d = 0; d < HS; d++) {
-            q[r][d] = splat(x->q[(size_t)d * st + (size_t)(i + r)]);
-            g[r][d] = splat(x->g[(size_t)d * st + (size_t)(i + r)]);
-            gq[r][d] = (f32v){0};
-        }
-    }
-#if BWDV == 1
-    UNROLL for (int r = 0; r < NR; r++) {
-        const float *xk = x->k, *xv = x->v;
-        float *xgk = x->gk, *xgv = x->gv;
-        split now, next;
+    f32v gq[NR][MAX_HS];
+    UNROLL for (int n = 0; n < NR; n++) {
+        row_state r;
+        row_init(HS, &r, x, i + n, mask, below);
+        if (DROP) mask += i + n + 1;
+        r.gk = x->gk, r.gv = x->gv;
+        r.minus_delta = splat(-x->delta[i + n]);
+        EACH(d, HS, r.g[d] = splat(x->g[(size_t)d * r.st + (size_t)(i + n)]));
+        split next = exp2_split(score(HS, r.q, r.k, r.st, r.minus_m));
         int j = 0;
-#define BWD_SCORE(at)                                                                         \
-    do {                                                                                      \
-        f32v s_ = mm[r];                                                                          \
-        UNROLL for (int d = 0; d < HS; d++) s_ = fma_(q[r][d], load(xk + (size_t)d * st + (size_t)(at)), s_); \
-        next = exp2_split(s_); \
-    } while (0)
-#define BWD_STEP(LAST)                                                                        \
-    do {                                                                                      \
-            f32v p = exp2_join(now), ds, pm;                          \
-            if (LAST) p = and_mask(p, lanes_to(i + r - j));                                   \
-            if (DROP) {                                                                       \
-                u32v keep = kept(number[r] + j, below);                                       \
-                f32v t = g[r][0] * load(xv + j);                                                      \
-                UNROLL for (int d = 1; d < HS; d++) t = fma_(g[r][d], load(xv + (size_t)d * st + (size_t)j), t);               \
-                ds = p * (and_mask(t, keep) + md[r]);                                         \
-                pm = and_mask(p, keep);                                                       \
-            } else {                                                                          \
-                f32v t = md[r]; \
-                UNROLL for (int d = 0; d < HS; d++) t = fma_(g[r][d], load(xv + (size_t)d * st + (size_t)j), t);               \
-                ds = p * t;                                           \
-                pm = p;                                                                       \
-            }                                                                                 \
-            UNROLL for (int d = 0; d < HS; d++) {                                             \
-                size_t at = (size_t)d * st + (size_t)j; \
-                gq[r][d] = fma_(ds, load(xk + at), gq[r][d]);                                          \
-                store(xgk + at, fma_(ds, q[r][d], load(xgk + at)));                                             \
-                store(xgv + at, fma_(pm, g[r][d], load(xgv + at)));                                             \
-            }                                                                                 \
-    } while (0)
-        BWD_SCORE(0);
         for (; j + W <= i; j += W) {
-            now = next;
-            BWD_SCORE(j + W);
-            BWD_STEP(false);
+            split now = next;
+            next = exp2_split(score(HS, r.q, r.k + j + W, r.st, r.minus_m));
+            bwd_step(HS, DROP, false, &r, now, j);
         }
-        now = next;
-        BWD_STEP(true);
-#undef BWD_STEP
+        bwd_step(HS, DROP, true, &r, next, j);
+        EACH(d, HS, gq[n][d] = r.acc[d]);
     }
-#else
-#define BWD_STEP(LAST)                                                                        \
-    do {                                                                                      \
-        f32v k[MAX_HS], v[MAX_HS], gk[MAX_HS], gv[MAX_HS];                                    \
-        UNROLL for (int d = 0; d < HS; d++) {                                                 \
-            k[d] = load(x->k + (size_t)d * st + (size_t)j);                                   \
-            v[d] = load(x->v + (size_t)d * st + (size_t)j);                                   \
-            gk[d] = load(x->gk + (size_t)d * st + (size_t)j);                                 \
-            gv[d] = load(x->gv + (size_t)d * st + (size_t)j);                                 \
-        }                                                                                     \
-        UNROLL for (int r = 0; r < NR; r++) {                                                 \
-            f32v p = exp2_weight(score(HS, q[r], k, mm[r])), ds, pm;                          \
-            if (LAST) p = and_mask(p, lanes_to(i + r - j));                                   \
-            if (DROP) {                                                                       \
-                u32v keep = kept(number[r] + j, below);                                       \
-                f32v t = g[r][0] * v[0];                                                      \
-                UNROLL for (int d = 1; d < HS; d++) t = fma_(g[r][d], v[d], t);               \
-                ds = p * (and_mask(t, keep) + md[r]);                                         \
-                pm = and_mask(p, keep);                                                       \
-            } else {                                                                          \
-                ds = p * score(HS, g[r], v, md[r]);                                           \
-                pm = p;                                                                       \
-            }                                                                                 \
-            UNROLL for (int d = 0; d < HS; d++) {                                             \
-                gq[r][d] = fma_(ds, k[d], gq[r][d]);                                          \
-                gk[d] = fma_(ds, q[r][d], gk[d]);                                             \
-                gv[d] = fma_(pm, g[r][d], gv[d]);                                             \
-            }                                                                                 \
-        }                                                                                     \
-        UNROLL for (int d = 0; d < HS; d++) {                                                 \
-            store(x->gk + (size_t)d * st + (size_t)j, gk[d]);                                 \
-            store(x->gv + (size_t)d * st + (size_t)j, gv[d]);                                 \
-        }                                                                                     \
-    } while (0)
-    int j = 0;
-    for (; j + W <= i; j += W) BWD_STEP(false);
-    BWD_STEP(true);
-#undef BWD_STEP
-#endif
-    UNROLL for (int d = 0; d < HS; d++) sum_pair(gq[0][d], gq[1][d], x->gq + (size_t)d * st + (size_t)i);
+    EACH(d, HS, sum_pair(gq[0][d], gq[1][d], x->gq + (size_t)d * x->stride + (size_t)i));
 }
 
 HDO_INLINE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, const float *out, const float *lse,
@@ -747,30 +718,17 @@ HDO_INLINE void tangent_rows(int HS, bool DROP, const head *x, int t, int i) {
     const float *w = x->row, *pm = w + (size_t)(NR * HS) * st;
     const float *tk = x->tk + (size_t)(t * HS) * st, *tv = x->tv + (size_t)(t * HS) * st;
     if (!DROP) pm += NR * st;
-    f32v q[NR][MAX_HS], acc[NR][MAX_HS];
-    UNROLL for (int r = 0; r < NR; r++) {
-        UNROLL for (int d = 0; d < HS; d++) {
-            q[r][d] = splat(x->q[(size_t)d * st + (size_t)(i + r)]);
-            acc[r][d] = (f32v){0};
-        }
-    }
+    f32v q0[MAX_HS], q1[MAX_HS], a0[MAX_HS], a1[MAX_HS]; /* of the two rows */
+    EACH(d, HS, q0[d] = splat(x->q[d * st + (size_t)i]); a0[d] = (f32v){0});
+    EACH(d, HS, q1[d] = splat(x->q[d * st + (size_t)i + 1]); a1[d] = (f32v){0});
     for (int j = 0; j <= i; j += W) {
-        f32v dk[MAX_HS], dv[MAX_HS];
-        UNROLL for (int d = 0; d < HS; d++) {
-            dk[d] = load(tk + (size_t)d * st + (size_t)j);
-            dv[d] = load(tv + (size_t)d * st + (size_t)j);
-        }
-        UNROLL for (int r = 0; r < NR; r++) {
-            f32v u = q[r][0] * dk[0], p = load(pm + (size_t)r * st + (size_t)j);
-            UNROLL for (int d = 1; d < HS; d++) u = fma_(q[r][d], dk[d], u);
-            UNROLL for (int d = 0; d < HS; d++) {
-                acc[r][d] = fma_(load(w + (size_t)(r * HS + d) * st + (size_t)j), u, acc[r][d]);
-                acc[r][d] = fma_(p, dv[d], acc[r][d]);
-            }
-        }
+        const float *w0 = w + j, *w1 = w0 + (size_t)HS * st, *v = tv + j;
+        f32v u0 = score(HS, q0, tk + j, st, (f32v){0}), u1 = score(HS, q1, tk + j, st, (f32v){0});
+        f32v p0 = load(pm + j), p1 = load(pm + st + j);
+        EACH(d, HS, a0[d] = fma_(load(w0 + d * st), u0, a0[d]); a1[d] = fma_(load(w1 + d * st), u1, a1[d]));
+        EACH(d, HS, a0[d] = fma_(p0, load(v + d * st), a0[d]); a1[d] = fma_(p1, load(v + d * st), a1[d]));
     }
-    UNROLL for (int d = 0; d < HS; d++)
-        sum_pair(acc[0][d], acc[1][d], x->tout + (size_t)(t * HS + d) * st + (size_t)i);
+    EACH(d, HS, sum_pair(a0[d], a1[d], x->tout + ((size_t)(t * HS) + d) * st + (size_t)i));
 }
 
 HDO_INLINE void jvp(int HS, bool DROP, const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,

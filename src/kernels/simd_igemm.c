@@ -19,29 +19,47 @@
 #define KC 320                      /* depth of a packed panel: 320 * NR floats = 20 kB of the first-level cache */
 #define NB 256                      /* contraction length of one bwd_w panel */
 #define OUT_BLOCK ((size_t)1 << 16) /* floats of unfinished output: 256 kB of the second-level cache */
+#define PANEL_BLOCK ((size_t)1 << 16) /* floats of packed panels */
 
 /* One product: where the columns come from. */
 typedef struct source {
-    const float *src;      /* (B, S, H, W) */
+    const float *src; /* (B, S, H, W), or (S, H, W, B) when by_pixel */
     int B, S, H, W;
-    int Hg, Wg, step;      /* grid; source coordinate = grid coordinate * step + tap offset */
-    int nt;                /* live taps */
-    const int *ty, *tx;    /* (nt) offsets */
-    const int *tap;        /* (nt) index in the (kh, kw) kernel */
+    int Hg, Wg, step;   /* grid; source coordinate = grid coordinate * step + tap offset */
+    int nt;             /* live taps */
+    const int *ty, *tx; /* (nt) offsets */
+    const int *tap;     /* (nt) index in the (kh, kw) kernel */
+    bool by_pixel;      /* columns are (grid y, grid x, sample) instead of (sample, grid y, grid x) */
 } source;
 
-/* VL neighbouring columns under one tap: lanes inside the image, and where they are relative to channel 0 of the sample
- * of the panel's first column. Lanes outside have mask 0 and index 0. */
+/* Small maps go by pixel: neighbouring columns are then samples of one pixel, a panel needs only the taps that are inside
+ * the image there (2 x 2 maps: four of nine), and a tap's columns are one run in the transposed source. */
+static bool goes_by_pixel(int B, int Hg, int Wg) { return B >= 4 && Hg * Wg <= 16; }
+
+typedef struct place {
+    size_t b, y, x;
+} place;
+
+static place place_of(const source *s, size_t n) { /* sample and grid point of column n */
+    size_t B = (size_t)s->B, W = (size_t)s->Wg, grid = (size_t)s->Hg * W;
+    size_t b = s->by_pixel ? n % B : n / grid, p = s->by_pixel ? n / B : n - b * grid;
+    return (place){b, p / W, p % W};
+}
+
+/* VL neighbouring columns under one tap: lanes inside the image, and where they are relative to channel 0 (of the sample
+ * of column n0, unless by pixel). Lanes outside have mask 0 and index 0. */
 typedef struct lanes {
     int32_t mask[VL], idx[VL];
-    int32_t first; /* index of lane 0, inside or not, for a run of VL consecutive pixels; see `runs` */
+    int32_t first; /* index of lane 0, inside or not, for a run of VL consecutive numbers; see `runs` */
+    int32_t any;   /* a lane is inside */
 } lanes;
 
 /* Fills (groups, nt) lanes for columns [n0, n0 + cols); runs[g]: the columns of group g are consecutive in the source,
  * so that one masked load fetches them. */
 static void make_lanes(const source *s, size_t n0, size_t cols, size_t groups, lanes *out, bool *runs) {
-    size_t grid = (size_t)s->Hg * (size_t)s->Wg, image = (size_t)s->S * (size_t)s->H * (size_t)s->W;
-    size_t b0 = n0 / grid;
+    size_t image = (size_t)s->S * (size_t)s->H * (size_t)s->W;
+    size_t per_sample = s->by_pixel ? 1 : image, b0 = s->by_pixel ? 0 : place_of(s, n0).b;
+    int32_t per_pixel = s->by_pixel ? s->B : 1;
     for (size_t g = 0; g < groups; g++) {
         int32_t base[VL], y[VL], x[VL];
         bool run = true;
@@ -51,27 +69,29 @@ static void make_lanes(const source *s, size_t n0, size_t cols, size_t groups, l
                 base[l] = 0, y[l] = INT32_MIN / 2, x[l] = INT32_MIN / 2;
                 continue;
             }
-            size_t b = n / grid, p = n - b * grid, gy = p / (size_t)s->Wg, gx = p - gy * (size_t)s->Wg;
-            y[l] = (int32_t)gy * s->step;
-            x[l] = (int32_t)gx * s->step;
-            base[l] = (int32_t)((b - b0) * image) + y[l] * s->W + x[l];
+            place at = place_of(s, n);
+            y[l] = (int32_t)at.y * s->step;
+            x[l] = (int32_t)at.x * s->step;
+            base[l] = (int32_t)((at.b - b0) * per_sample) + (y[l] * s->W + x[l]) * per_pixel;
             run = run && base[l] == base[0] + l;
         }
         runs[g] = run;
         for (int t = 0; t < s->nt; t++) {
             lanes *o = out + g * (size_t)s->nt + (size_t)t;
-            int32_t ty = s->ty[t], tx = s->tx[t], shift = ty * s->W + tx;
+            int32_t ty = s->ty[t], tx = s->tx[t], shift = (ty * s->W + tx) * per_pixel, any = 0;
             o->first = base[0] + shift;
             for (int l = 0; l < VL; l++) {
                 int32_t in = -(int32_t)((uint32_t)(y[l] + ty) < (uint32_t)s->H && (uint32_t)(x[l] + tx) < (uint32_t)s->W);
                 o->mask[l] = in;
                 o->idx[l] = (base[l] + shift) & in;
+                any |= in;
             }
+            o->any = any;
         }
     }
 }
 
-/* The VL values; src is the channel's plane in the sample of the first column. */
+/* The VL values; src is the channel's plane (in the sample of the first column). */
 MM_INLINE vec load_lanes(const float *src, const lanes *o, bool run) {
 #ifdef __AVX2__
     __m256i mask = _mm256_loadu_si256((const __m256i *)(const void *)o->mask);
@@ -87,20 +107,64 @@ MM_INLINE vec load_lanes(const float *src, const lanes *o, bool run) {
 #endif
 }
 
-/* ---- tiles: out (rows, nv vectors) = or += A (rows, K) panel (K, NR) -------------------------------------------- */
+/* dst (cols, rows) = src (rows, cols) transposed; row i of src begins at src + i / inner * ldo + i % inner * ldi. */
+static void transpose(size_t rows, size_t cols, const float *src, size_t inner, size_t ldo, size_t ldi, float *dst,
+                      size_t ldd) {
+    for (size_t i = 0; i < rows; i += VL) {
+        size_t m = rows - i < VL ? rows - i : VL;
+        const float *row[VL];
+        for (size_t k = 0; k < VL; k++) {
+            size_t at = k < m ? i + k : i;
+            row[k] = src + at / inner * ldo + at % inner * ldi;
+        }
+        for (size_t j = 0; j < cols; j += VL) {
+            size_t n = cols - j < VL ? cols - j : VL;
+            float *d = dst + j * ldd + i;
+            vec r[VL];
+            if (n == VL) {
+                MM_UNROLL for (size_t k = 0; k < VL; k++) r[k] = v_load(row[k] + j);
+            } else {
+                MM_UNROLL for (size_t k = 0; k < VL; k++) r[k] = v_load_part(row[k] + j, n);
+            }
+            v_transpose(r);
+            if (m == VL && n == VL) {
+                MM_UNROLL for (size_t k = 0; k < VL; k++) v_store(d + k * ldd, r[k]);
+            } else {
+                MM_UNROLL for (size_t k = 0; k < VL; k++) {
+                    if (k < n && m == VL) v_store(d + k * ldd, r[k]);
+                    if (k < n && m < VL) v_store_part(d + k * ldd, r[k], m);
+                }
+            }
+        }
+    }
+}
 
-typedef void tile_fn(size_t K, const float *A, size_t lda, const float *panel, bool add, float *out, size_t ldo);
+/* ---- tiles: out (rows, nv vectors) = start + A panel, or out += A panel -------------------------------------------- */
+
+/* A is never copied: row r of depth k is A[r * am + off[k]], for the weights where they are, transposed or not, with any
+ * choice of taps. The panel has a row of NR floats per k. */
+typedef void tile_fn(size_t K, const float *A, size_t am, const int32_t *off, const float *panel, const float *start,
+                     float *out, size_t ldo);
 
 #define TILE(mr, nv) \
-    static void tile##mr##nv(size_t K, const float *A, size_t lda, const float *panel, bool add, float *out, \
-                             size_t ldo) { \
+    static void tile##mr##nv(size_t K, const float *A, size_t am, const int32_t *off, const float *panel, \
+                             const float *start, float *out, size_t ldo) { \
         vec acc[MR][NV]; \
-        tile_sum(mr, nv, K, A, lda, 1, panel, NR, acc); \
         MM_UNROLL for (int r = 0; r < mr; r++) { \
-            MM_UNROLL for (int v = 0; v < nv; v++) { \
-                float *o = out + (size_t)r * ldo + v * VL; \
-                v_store(o, add ? v_add(v_load(o), acc[r][v]) : acc[r][v]); \
+            MM_UNROLL for (int v = 0; v < nv; v++) \
+                acc[r][v] = start != NULL ? v_set1(start[r]) : v_load(out + (size_t)r * ldo + v * VL); \
+        } \
+        for (size_t k = 0; k < K; k++, panel += NR) { \
+            const float *p = A + off[k]; \
+            vec b[NV]; \
+            MM_UNROLL for (int v = 0; v < nv; v++) b[v] = v_load(panel + v * VL); \
+            MM_UNROLL for (int r = 0; r < mr; r++) { \
+                vec x = v_set1(p[(size_t)r * am]); \
+                MM_UNROLL for (int v = 0; v < nv; v++) acc[r][v] = v_fma(x, b[v], acc[r][v]); \
             } \
+        } \
+        MM_UNROLL for (int r = 0; r < mr; r++) { \
+            MM_UNROLL for (int v = 0; v < nv; v++) v_store(out + (size_t)r * ldo + v * VL, acc[r][v]); \
         } \
     }
 TILE(1, 1)
@@ -116,11 +180,11 @@ TILE(4, 2)
 TILE(5, 2)
 TILE(6, 2)
 static tile_fn *const tiles[MR + 1][NV + 1] = {
-    {NULL, NULL, NULL},       {NULL, tile11, tile12}, {NULL, tile21, tile22}, {NULL, tile31, tile32},
-    {NULL, tile41, tile42},   {NULL, tile51, tile52}, {NULL, tile61, tile62},
+    {NULL, NULL, NULL},     {NULL, tile11, tile12}, {NULL, tile21, tile22}, {NULL, tile31, tile32},
+    {NULL, tile41, tile42}, {NULL, tile51, tile52}, {NULL, tile61, tile62},
 };
 
-/* ---- forward-like product: dst (m, n) = bias + A (M, S nt) columns(n) -------------------------------------------- */
+/* ---- forward-like product: dst (m, n) = bias + A columns(n) --------------------------------------------------------- */
 
 typedef struct target {
     float *dst; /* (B, M, H, W) */
@@ -128,88 +192,148 @@ typedef struct target {
     const float *bias;         /* (M) or NULL */
 } target;
 
-static size_t block_columns(int M, size_t N) {
-    size_t n = OUT_BLOCK / (size_t)M / NR * NR;
-    if (n < 4 * NR) n = 4 * NR;
-    size_t all = (N + NR - 1) / NR * NR;
-    return n < all ? n : all;
-}
+typedef struct weights { /* of row m, source channel s and tap t: w[m * am + s * as + t] */
+    const float *w;
+    size_t am, as;
+} weights;
 
-/* One finished panel (M, NR) into the target. */
-static void write_panel(const source *s, const target *t, size_t n0, size_t cols, const float *panel) {
-    size_t grid = (size_t)s->Hg * (size_t)s->Wg, plane = (size_t)t->H * (size_t)t->W;
-    size_t off[NR] = {0};
-    bool run = cols == NR;
-    for (size_t j = 0; j < cols; j++) {
-        size_t n = n0 + j, b = n / grid, p = n - b * grid, gy = p / (size_t)s->Wg, gx = p - gy * (size_t)s->Wg;
-        off[j] = b * (size_t)t->M * plane + (gy * (size_t)t->step + (size_t)t->y0) * (size_t)t->W +
-                 gx * (size_t)t->step + (size_t)t->x0;
-        run = run && off[j] == off[0] + j;
+/* Finished columns [n0, n0 + cols), out (M, ldo), into the target. */
+static void write_columns(const source *s, const target *t, size_t n0, size_t cols, const float *out, size_t ldo) {
+    size_t plane = (size_t)t->H * (size_t)t->W, M = (size_t)t->M, B = (size_t)s->B;
+    if (s->by_pixel && t->step == 1) { /* all columns at once: (M plane, B) to (B, M plane) */
+        transpose(M * plane, B, out, plane, ldo, B, t->dst, M * plane);
+        return;
     }
-    for (size_t m = 0; m < (size_t)t->M; m++, panel += NR) {
-        float *out = t->dst + m * plane, add = t->bias != NULL ? t->bias[m] : 0;
-        if (run) {
-            MM_UNROLL for (int v = 0; v < NV; v++)
-                v_store(out + off[0] + v * VL, v_add(v_load(panel + v * VL), v_set1(add)));
-        } else {
-            for (size_t j = 0; j < cols; j++) out[off[j]] = panel[j] + add;
+    for (size_t j0 = 0; j0 < cols; j0 += NR) {
+        size_t off[NR] = {0}, nb = cols - j0 < NR ? cols - j0 : NR;
+        bool run = nb == NR;
+        for (size_t j = 0; j < nb; j++) {
+            place at = place_of(s, n0 + j0 + j);
+            off[j] = at.b * M * plane + (at.y * (size_t)t->step + (size_t)t->y0) * (size_t)t->W +
+                     at.x * (size_t)t->step + (size_t)t->x0;
+            run = run && off[j] == off[0] + j;
+        }
+        for (size_t m = 0; m < M; m++) {
+            const float *from = out + m * ldo + j0;
+            float *to = t->dst + m * plane;
+            if (run) {
+                MM_UNROLL for (int v = 0; v < NV; v++) v_store(to + off[0] + v * VL, v_load(from + v * VL));
+            } else {
+                for (size_t j = 0; j < nb; j++) to[off[j]] = from[j];
+            }
         }
     }
 }
 
-static void product(const source *s, const target *t, const float *A, size_t lda, hdo_arena *a) {
+/* Packs `cb` channels of nv groups of columns, only the taps with a lane inside; off: their places in the weights.
+ * Returns the depth. */
+static size_t pack_columns(const source *s, const weights *w, size_t cb, size_t nv, const float *src, size_t channel,
+                           const lanes *ln, const bool *runs, int32_t *live, float *panel, int32_t *off) {
+    size_t nt = (size_t)s->nt, n = 0;
+    for (size_t k = 0; k < nt; k++)
+        if (ln[k].any != 0 || (nv > 1 && ln[nt + k].any != 0)) live[n++] = (int32_t)k;
+    for (size_t c = 0, i = 0; c < cb; c++)
+        for (size_t k = 0; k < n; k++) off[i++] = (int32_t)(c * w->as) + s->tap[live[k]];
+    for (size_t v = 0; v < nv; v++) {
+        float *d = panel + v * VL;
+        const lanes *mine = ln + v * nt;
+        if (runs[v]) {
+            for (size_t c = 0; c < cb; c++)
+                for (size_t k = 0; k < n; k++, d += NR) v_store(d, load_lanes(src + c * channel, mine + live[k], true));
+        } else {
+            for (size_t c = 0; c < cb; c++)
+                for (size_t k = 0; k < n; k++, d += NR) v_store(d, load_lanes(src + c * channel, mine + live[k], false));
+        }
+    }
+    return cb * n;
+}
+
+typedef struct blocking {
+    size_t columns, channels; /* of one block */
+} blocking;
+
+/* Channels: panels of about KC depth, all equal. Columns: packed panels and unfinished output both within their share
+ * of the second-level cache. */
+static blocking choose_blocks(const source *s, int M, int nt) {
+    size_t S = (size_t)s->S, N = (size_t)s->B * (size_t)s->Hg * (size_t)s->Wg;
+    size_t per = KC / nt > 0 ? (size_t)(KC / nt) : 1, blocks = (S + per - 1) / per;
+    per = (S + blocks - 1) / blocks;
+    size_t cols = (N + NR - 1) / NR * NR, by_panel = PANEL_BLOCK / (per * (size_t)nt) / NR * NR;
+    size_t by_out = OUT_BLOCK / (size_t)M / NR * NR;
+    if (by_panel < 4 * NR) by_panel = 4 * NR;
+    if (by_out < 4 * NR) by_out = 4 * NR;
+    cols = cols < by_panel ? cols : by_panel;
+    return (blocking){cols < by_out ? cols : by_out, per};
+}
+
+/* Columns are packed for a block, then rows of A, once from memory each, run over all panels: the weights of late layers
+ * are larger than any cache, the columns are not. */
+static void product(const source *s, const target *t, const weights *w, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a);
     size_t N = (size_t)s->B * (size_t)s->Hg * (size_t)s->Wg, M = (size_t)t->M, nt = (size_t)s->nt;
-    size_t plane = (size_t)s->H * (size_t)s->W, grid = (size_t)s->Hg * (size_t)s->Wg;
-    size_t image = (size_t)s->S * plane, S = (size_t)s->S;
-    size_t nc = block_columns(t->M, N);
-    size_t per = KC / nt > 0 ? KC / nt : 1, blocks = (S + per - 1) / per;
-    per = (S + blocks - 1) / blocks; /* blocks of equal depth */
-    float *out = hdo__arena_floats(a, nc * M);
-    float *panel = hdo__arena_floats(a, per * nt * NR);
+    size_t plane = (size_t)s->H * (size_t)s->W, S = (size_t)s->S, image = S * plane;
+    size_t channel = s->by_pixel ? plane * (size_t)s->B : plane;
+    blocking bl = choose_blocks(s, t->M, s->nt);
+    size_t nc = bl.columns, per = bl.channels, deep = per * nt, panels = nc / NR;
+    size_t width = s->by_pixel ? (N + NR - 1) / NR * NR : nc; /* by pixel, output is kept whole and turned at the end */
+    float *out = hdo__arena_floats(a, width * M);
+    float *panel = hdo__arena_floats(a, nc * deep);
+    int32_t *off = hdo__arena_take(a, panels * deep * sizeof *off), *live = hdo__arena_take(a, nt * sizeof *live);
+    size_t *depth = hdo__arena_take(a, panels * sizeof *depth);
     lanes *ln = hdo__arena_take(a, NV * nt * sizeof *ln);
     for (size_t n0 = 0; n0 < N; n0 += nc) {
         size_t nb = N - n0 < nc ? N - n0 : nc;
+        float *block = s->by_pixel ? out + n0 : out;
         for (size_t c0 = 0; c0 < S; c0 += per) {
             size_t cb = S - c0 < per ? S - c0 : per;
             for (size_t j = 0; j < nb; j += NR) {
-                size_t cols = nb - j < NR ? nb - j : NR;
-                size_t nv = (cols + VL - 1) / VL;
-                bool runs[NV];
+                size_t cols = nb - j < NR ? nb - j : NR, nv = (cols + VL - 1) / VL;
+                bool runs[NV] = {false};
                 make_lanes(s, n0 + j, cols, nv, ln, runs);
-                const float *src = s->src + (n0 + j) / grid * image + c0 * plane;
-                for (size_t v = 0; v < nv; v++) {
-                    float *d = panel + v * VL;
-                    const lanes *l0 = ln + v * nt;
-                    if (runs[v])
-                        for (size_t c = 0; c < cb; c++)
-                            for (size_t k = 0; k < nt; k++, d += NR)
-                                v_store(d, load_lanes(src + c * plane, l0 + k, true));
-                    else
-                        for (size_t c = 0; c < cb; c++)
-                            for (size_t k = 0; k < nt; k++, d += NR)
-                                v_store(d, load_lanes(src + c * plane, l0 + k, false));
-                }
-                float *o = out + j * M;
-                for (size_t i = 0; i < M; i += MR) {
-                    size_t rows = M - i < MR ? M - i : MR;
-                    tiles[rows][nv](cb * nt, A + i * lda + c0 * nt, lda, panel, c0 > 0, o + i * NR, NR);
-                }
+                const float *src = s->src + (s->by_pixel ? 0 : place_of(s, n0 + j).b * image) + c0 * channel;
+                depth[j / NR] = pack_columns(s, w, cb, nv, src, channel, ln, runs, live, panel + j * deep,
+                                             off + j / NR * deep);
+            }
+            for (size_t i = 0; i < M; i += MR) {
+                size_t rows = M - i < MR ? M - i : MR;
+                float start[MR] = {0};
+                if (t->bias != NULL) memcpy(start, t->bias + i, rows * sizeof *start);
+                for (size_t j = 0; j < nb; j += NR)
+                    tiles[rows][nb - j <= VL ? 1 : 2](depth[j / NR], w->w + i * w->am + c0 * w->as, w->am,
+                                                      off + j / NR * deep, panel + j * deep, c0 > 0 ? NULL : start,
+                                                      block + i * width + j, width);
             }
         }
-        for (size_t j = 0; j < nb; j += NR)
-            write_panel(s, t, n0 + j, nb - j < NR ? nb - j : NR, out + j * M);
+        if (!s->by_pixel) write_columns(s, t, n0, nb, out, width);
     }
+    if (s->by_pixel) write_columns(s, t, 0, N, out, width);
     hdo__arena_rewind(a, mark);
 }
 
-/* Scratch of `product`, at most, for M rows, N columns, S source channels and nt taps. */
-static size_t product_work(int M, size_t N, int S, int nt) {
-    size_t per = (size_t)(KC / nt > 0 ? KC / nt : 1);
-    if (per > (size_t)S) per = (size_t)S;
-    return hdo__arena_round(block_columns(M, N) * (size_t)M * sizeof(float)) +
-           hdo__arena_round(per * (size_t)nt * NR * sizeof(float)) +
-           hdo__arena_round(NV * (size_t)nt * sizeof(lanes));
+/* Scratch of `product` and of a turned source, at most, for M rows, a grid, S source channels and nt taps. */
+static size_t product_work(int B, int M, int Hg, int Wg, int S, size_t source_plane, int nt) {
+    source s = {.B = B, .S = S, .Hg = Hg, .Wg = Wg, .by_pixel = goes_by_pixel(B, Hg, Wg)};
+    size_t most = 0, N = (size_t)B * (size_t)Hg * (size_t)Wg, whole = (N + NR - 1) / NR * NR;
+    for (int live = 1; live <= nt; live++) { /* fewer live taps may mean larger blocks */
+        blocking bl = choose_blocks(&s, M, live);
+        size_t deep = bl.channels * (size_t)live, panels = bl.columns / NR;
+        size_t v = hdo__arena_round((s.by_pixel ? whole : bl.columns) * (size_t)M * sizeof(float)) +
+                   hdo__arena_round(bl.columns * deep * sizeof(float)) +
+                   hdo__arena_round(panels * deep * sizeof(int32_t)) + hdo__arena_round((size_t)live * sizeof(int32_t)) +
+                   hdo__arena_round(panels * sizeof(size_t)) + hdo__arena_round(NV * (size_t)live * sizeof(lanes));
+        most = v > most ? v : most;
+    }
+    return most + (s.by_pixel ? hdo__arena_round((size_t)B * (size_t)S * source_plane * sizeof(float)) : 0);
+}
+
+/* Turns the source to (S, H, W, B) when the grid goes by pixel. */
+static void turn_source(source *s, hdo_arena *a) {
+    s->by_pixel = goes_by_pixel(s->B, s->Hg, s->Wg);
+    if (!s->by_pixel) return;
+    size_t image = (size_t)s->S * (size_t)s->H * (size_t)s->W, B = (size_t)s->B;
+    float *turned = hdo__arena_floats(a, B * image);
+    transpose(B, image, s->src, B, 0, image, turned, B);
+    s->src = turned;
 }
 
 /* ---- taps --------------------------------------------------------------------------------------------------------- */
@@ -267,52 +391,37 @@ static source source_x(const hdo_conv *c, const float *x) {
 }
 
 size_t HDO_ISA_FN(hdo__igemm_work)(const hdo_conv *c) {
-    int nt = c->kh * c->kw;
-    size_t weights = hdo__arena_round((size_t)c->O * (size_t)c->C * (size_t)nt * sizeof(float));
-    size_t nx = (size_t)c->B * (size_t)c->H * (size_t)c->W, ny = (size_t)c->B * (size_t)c->Ho * (size_t)c->Wo;
-    size_t f = weights + product_work(c->O, ny, c->C, nt), x = weights + product_work(c->C, nx, c->O, nt);
+    int nt = c->kh * c->kw, Hg = (c->H + c->stride - 1) / c->stride, Wg = (c->W + c->stride - 1) / c->stride;
+    size_t x_plane = (size_t)c->H * (size_t)c->W, y_plane = (size_t)c->Ho * (size_t)c->Wo;
+    size_t f = product_work(c->B, c->O, c->Ho, c->Wo, c->C, x_plane, nt);
+    size_t x = 0; /* the classes of bwd_x have one of two sizes on each axis */
+    for (int i = 0; i < 4; i++) {
+        size_t v = product_work(c->B, c->C, Hg - (i & 1 && Hg > 1), Wg - (i & 2 && Wg > 1), c->O, y_plane, nt);
+        x = v > x ? v : x;
+    }
     size_t w = hdo__arena_round((size_t)c->O * NB * sizeof(float)) + hdo__arena_round(NB * NR * sizeof(float)) +
-               hdo__arena_round((size_t)(NB / VL) * (size_t)nt * sizeof(lanes)) + hdo__arena_round(MR * NR * sizeof(float));
+               hdo__arena_round((size_t)(NB / VL) * (size_t)nt * sizeof(lanes)) +
+               hdo__arena_round(MR * NR * sizeof(float)) + hdo__arena_round(NB * sizeof(int32_t));
     size_t most = f > x ? f : x;
     return tap_work(c) + (most > w ? most : w);
 }
 
 void HDO_ISA_FN(hdo__igemm_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
                                 hdo_arena *a) {
-    size_t mark = hdo__arena_mark(a);
+    size_t mark = hdo__arena_mark(a), taps = (size_t)c->kh * (size_t)c->kw;
     source s = source_x(c, x);
     target t = {.dst = y, .M = c->O, .H = c->Ho, .W = c->Wo, .step = 1, .bias = bias};
+    weights ws = {w, (size_t)c->C * taps, taps};
     make_taps(c, false, 0, 0, &s, a);
-    size_t taps = (size_t)c->kh * (size_t)c->kw, nt = (size_t)s.nt;
-    if (nt < taps && nt > 0) { /* live taps together; otherwise the weights are used where they are */
-        size_t rows = (size_t)c->O * (size_t)c->C;
-        float *live = hdo__arena_floats(a, rows * nt);
-        for (size_t r = 0; r < rows; r++)
-            for (size_t k = 0; k < nt; k++) live[r * nt + k] = w[r * taps + (size_t)s.tap[k]];
-        w = live;
-    }
-    if (nt > 0) {
-        product(&s, &t, w, (size_t)c->C * nt, a);
+    if (s.nt > 0) {
+        turn_source(&s, a);
+        product(&s, &t, &ws, a);
     } else { /* every tap in the padding */
         size_t map = (size_t)c->Ho * (size_t)c->Wo;
         for (size_t i = 0; i < (size_t)c->B * (size_t)c->O * map; i++)
             y[i] = bias != NULL ? bias[i / map % (size_t)c->O] : 0;
     }
     hdo__arena_rewind(a, mark);
-}
-
-/* wt (C, O, nt) = live taps of w (O, C, taps): blocks of channels, so that the rows being written stay in cache. */
-static void transpose_weights(const hdo_conv *c, const source *s, const float *w, float *wt) {
-    size_t taps = (size_t)c->kh * (size_t)c->kw, nt = (size_t)s->nt, C = (size_t)c->C, O = (size_t)c->O;
-    for (size_t c0 = 0; c0 < C; c0 += 16) {
-        size_t c1 = C - c0 < 16 ? C : c0 + 16;
-        for (size_t o = 0; o < O; o++)
-            for (size_t i = c0; i < c1; i++) {
-                const float *from = w + (o * C + i) * taps;
-                float *to = wt + (i * O + o) * nt;
-                for (size_t k = 0; k < nt; k++) to[k] = from[s->tap[k]];
-            }
-    }
 }
 
 /* Input pixels no output looks at: a stride larger than the kernel. */
@@ -324,6 +433,8 @@ static void clear_class(const hdo_conv *c, int ry, int rx, float *dx) {
 }
 
 void HDO_ISA_FN(hdo__igemm_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a) {
+    size_t taps = (size_t)c->kh * (size_t)c->kw;
+    weights ws = {w, taps, (size_t)c->C * taps}; /* the transpose, in place */
     for (int ry = 0; ry < c->stride && ry < c->H; ry++)
         for (int rx = 0; rx < c->stride && rx < c->W; rx++) {
             size_t mark = hdo__arena_mark(a);
@@ -333,9 +444,8 @@ void HDO_ISA_FN(hdo__igemm_bwd_x)(const hdo_conv *c, const float *dy, const floa
             target t = {.dst = dx, .M = c->C, .H = c->H, .W = c->W, .step = c->stride, .y0 = ry, .x0 = rx};
             make_taps(c, true, ry, rx, &s, a);
             if (s.nt > 0) {
-                float *wt = hdo__arena_floats(a, (size_t)c->C * (size_t)c->O * (size_t)s.nt);
-                transpose_weights(c, &s, w, wt);
-                product(&s, &t, wt, (size_t)c->O * (size_t)s.nt, a);
+                turn_source(&s, a);
+                product(&s, &t, &ws, a);
             } else {
                 clear_class(c, ry, rx, dx);
             }
@@ -401,6 +511,9 @@ void HDO_ISA_FN(hdo__igemm_bwd_w)(const hdo_conv *c, const float *x, const float
     float *panel = hdo__arena_floats(a, NB * NR);
     float *sum = hdo__arena_floats(a, MR * NR);
     lanes *ln = hdo__arena_take(a, NB / VL * nt * sizeof *ln);
+    int32_t *off = hdo__arena_take(a, NB * sizeof *off);
+    for (int32_t k = 0; k < NB; k++) off[k] = k;
+    static const float zero[MR];
     bool runs[NB / VL];
     for (size_t n0 = 0, nb; n0 < N; n0 += nb) {
         /* Whole samples while they fit, otherwise pieces of one sample, whose dy can be used in place. */
@@ -425,9 +538,9 @@ void HDO_ISA_FN(hdo__igemm_bwd_w)(const hdo_conv *c, const float *x, const float
                 size_t m = O - i < MR ? O - i : MR;
                 const float *ai = A + i * lda;
                 if (cols == NR && nt == taps) {
-                    tiles[m][NV](nb, ai, lda, panel, n0 > 0, dw + i * full + k0, full);
+                    tiles[m][NV](nb, ai, lda, off, panel, n0 > 0 ? NULL : zero, dw + i * full + k0, full);
                 } else {
-                    tiles[m][NV](nb, ai, lda, panel, false, sum, NR);
+                    tiles[m][NV](nb, ai, lda, off, panel, zero, sum, NR);
                     write_weights(c, &s, m, k0, cols, n0 > 0, sum, dw + i * full);
                 }
             }

@@ -163,6 +163,21 @@ hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team 
     return HDO_OK;
 }
 
+hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, double *loss) {
+    hdo_work w = {&team->arena[0], team};
+    double sum = 0.0;
+    int64_t correct = 0;
+    hdo_status st = HDO_OK;
+    for (int b = 0; b < n_batches(m) && st == HDO_OK; b++) {
+        size_t mark = hdo__arena_mark(w.arena);
+        hdo_batch batch = gather(m->val, m->f->eval_batch, b, w.arena);
+        st = m->f->ops->evaluate(m->f, &batch, x, m->f->d + m->f->n_buf, 1, &w, &sum, &correct);
+        hdo__arena_rewind(w.arena, mark);
+    }
+    *loss = sum / (m->val == NULL ? 1.0 : (double)m->val->count);
+    return st;
+}
+
 /* ---- consensus ---- */
 
 static void consensus_task(void *p, int task, hdo_work *w) {

@@ -34,6 +34,9 @@ size_t hdo__metrics_work_bytes(const hdo_metrics *m); /* arena bytes of each thr
 /* Fills the validation part of row (all, cls, node0, mu, gamma). */
 hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row);
 
+/* Validation loss of one model that is not in the population. */
+hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, double *loss);
+
 /* The mean model alone, into mu_row (buffers included); returns Gamma = (1/n) sum |X_i - mu|^2 over the d parameters. */
 double hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team);
 

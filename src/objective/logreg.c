@@ -11,38 +11,38 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "kernels/kernels.h"
+#include "objective/logreg.h"
 #include "objective/registry.h"
 
 enum { EVAL_MODELS = 40, EVAL_BATCH = 2000 };
 
-typedef struct logistic {
-    hdo_objective base;
-    hdo_tensor tensor[2]; /* weight (C, p), bias (C), as torch.nn.Linear */
-    const hdo_kernels *kernels;
-    int p, C;
-    double l2;
-    hdo_choice init;
-} logistic;
+typedef hdo_logreg logistic;
 
-/* logits (B, C) = in (B, p) W' + b */
-static void logits(const logistic *f, int B, const float *in, const float *x, float *z) {
+void hdo__logreg_logits(const hdo_logreg *f, int B, const float *in, const float *x, float *z) {
     const float *bias = x + (size_t)f->C * (size_t)f->p;
     for (int i = 0; i < B; i++) memcpy(z + (size_t)i * (size_t)f->C, bias, (size_t)f->C * sizeof(float));
     f->kernels->gemm(false, true, B, f->C, f->p, 1.0f, in, f->p, x, f->p, 1.0f, z, f->C);
 }
 
-/* Mean cross-entropy of logits z (B, C); dz (B, C), or NULL, receives its gradient. Sums in double. */
-static double cross_entropy(int B, int C, const float *z, const int32_t *label, float *dz) {
+static void logits(const logistic *f, int B, const float *in, const float *x, float *z) {
+    hdo__logreg_logits(f, B, in, x, z);
+}
+
+/* Mean cross-entropy of logits z + nu zu, both (B, C); zu NULL: of z. dz (B, C), or NULL, receives its gradient. From the
+ * logits on everything is double, on one path for F(x) and F(x + nu u): their difference is then good to 1e-16 / nu. */
+static double cross_entropy(int B, int C, const float *z, const float *zu, double nu, const int32_t *label, float *dz) {
     double sum = 0.0;
     for (int i = 0; i < B; i++) {
-        const float *zi = z + (size_t)i * (size_t)C;
-        float top = zi[0];
-        for (int c = 1; c < C; c++) top = zi[c] > top ? zi[c] : top;
-        double total = 0.0;
-        for (int c = 0; c < C; c++) total += exp((double)(zi[c] - top));
-        double lse = log(total) + (double)top;
-        sum += lse - (double)zi[label[i]];
+        const float *zi = z + (size_t)i * (size_t)C, *ui = zu != NULL ? zu + (size_t)i * (size_t)C : NULL;
+        double top = -HUGE_VAL, total = 0.0, own = 0.0;
+        for (int c = 0; c < C; c++) {
+            double v = (double)zi[c] + (ui != NULL ? nu * (double)ui[c] : 0.0);
+            top = v > top || isnan(v) ? v : top; /* a NaN stays visible */
+            if (c == label[i]) own = v;
+        }
+        for (int c = 0; c < C; c++) total += exp((double)zi[c] + (ui != NULL ? nu * (double)ui[c] : 0.0) - top);
+        double lse = log(total) + top;
+        sum += lse - own;
         if (dz == NULL) continue;
         for (int c = 0; c < C; c++) {
             double p = exp((double)zi[c] - lse);
@@ -52,9 +52,11 @@ static double cross_entropy(int B, int C, const float *z, const int32_t *label, 
     return sum / (double)B;
 }
 
-static double regulariser(const logistic *f, const float *x) {
+double hdo__logreg_regulariser(const hdo_logreg *f, const float *x) {
     return f->l2 > 0.0 ? 0.5 * f->l2 * hdo__sumsq(f->base.d, x) : 0.0;
 }
+
+static double regulariser(const logistic *f, const float *x) { return hdo__logreg_regulariser(f, x); }
 
 static hdo_status lr_loss(const hdo_objective *o, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
                           float *buf) {
@@ -64,7 +66,7 @@ static hdo_status lr_loss(const hdo_objective *o, const hdo_batch *b, const floa
     size_t mark = hdo__arena_mark(w->arena);
     float *z = hdo__arena_floats(w->arena, (size_t)b->size * (size_t)f->C);
     logits(f, b->size, b->in, x, z);
-    *loss = cross_entropy(b->size, f->C, z, b->label, NULL) + regulariser(f, x);
+    *loss = cross_entropy(b->size, f->C, z, NULL, 0.0, b->label, NULL) + regulariser(f, x);
     hdo__arena_rewind(w->arena, mark);
     return HDO_OK;
 }
@@ -77,7 +79,7 @@ static hdo_status lr_grad(const hdo_objective *o, const hdo_batch *b, const floa
     size_t mark = hdo__arena_mark(w->arena), n = (size_t)b->size * (size_t)f->C;
     float *z = hdo__arena_floats(w->arena, n), *dz = hdo__arena_floats(w->arena, n);
     logits(f, b->size, b->in, x, z);
-    *loss = cross_entropy(b->size, f->C, z, b->label, dz) + regulariser(f, x);
+    *loss = cross_entropy(b->size, f->C, z, NULL, 0.0, b->label, dz) + regulariser(f, x);
     /* dW (C, p) = dz' in;  db = column sums of dz */
     f->kernels->gemm(true, false, f->C, f->p, b->size, 1.0f, dz, f->C, b->in, f->p, 0.0f, g, f->p);
     float *gb = g + (size_t)f->C * (size_t)f->p;
@@ -100,7 +102,7 @@ static hdo_status lr_jvp(const hdo_objective *o, const hdo_batch *b, const float
     float *z = hdo__arena_floats(w->arena, n), *dz = hdo__arena_floats(w->arena, n);
     float *dir = hdo__arena_floats(w->arena, o->d);
     logits(f, b->size, b->in, x, z);
-    *loss = cross_entropy(b->size, f->C, z, b->label, dz) + regulariser(f, x);
+    *loss = cross_entropy(b->size, f->C, z, NULL, 0.0, b->label, dz) + regulariser(f, x);
     for (int r = 0; r < k; r++) {
         hdo__dirs_fill(u, first + r, 0, o->d, dir);
         logits(f, b->size, b->in, dir, z);
@@ -123,12 +125,43 @@ static hdo_status lr_loss_many(const hdo_objective *o, const hdo_batch *b, const
     for (int r = 0; r < k; r++) {
         hdo__dirs_fill(u, first + r, 0, o->d, dir);
         logits(f, b->size, b->in, dir, zu);
-        hdo__axpby(n, 1.0f, z, nu, zu); /* zu = z + nu zu */
-        loss[r] = cross_entropy(b->size, f->C, zu, b->label, NULL) + reg;
+        loss[r] = cross_entropy(b->size, f->C, z, zu, (double)nu, b->label, NULL) + reg;
         if (f->l2 > 0.0) {
             double a = (double)nu;
             loss[r] += f->l2 * (a * hdo__dot(o->d, x, dir) + 0.5 * a * a * hdo__sumsq(o->d, dir));
         }
+    }
+    hdo__arena_rewind(w->arena, mark);
+    return HDO_OK;
+}
+
+/* Im F(x + i nu u) / nu. Of a sample: log sum_c e^(z_c + i nu t_c) - (z_y + i nu t_y), t = logits(u), whose imaginary part
+ * is the angle of sum_c e^(z_c) (cos nu t_c + i sin nu t_c) minus nu t_y: nothing cancels, nu may be tiny. The l2 term
+ * gives <x, u> exactly. */
+static hdo_status lr_complex_step(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
+                                  int k, double nu, hdo_work *w, double *slope) {
+    const logistic *f = (const logistic *)o;
+    size_t mark = hdo__arena_mark(w->arena), C = (size_t)f->C, n = (size_t)b->size * C;
+    float *z = hdo__arena_floats(w->arena, n), *t = hdo__arena_floats(w->arena, n);
+    float *dir = hdo__arena_floats(w->arena, o->d);
+    logits(f, b->size, b->in, x, z);
+    for (int r = 0; r < k; r++) {
+        hdo__dirs_fill(u, first + r, 0, o->d, dir);
+        logits(f, b->size, b->in, dir, t);
+        double sum = 0.0;
+        for (int i = 0; i < b->size; i++) {
+            const float *zi = z + (size_t)i * C, *ti = t + (size_t)i * C;
+            double top = (double)zi[0], re = 0.0, im = 0.0;
+            for (size_t c = 1; c < C; c++) top = (double)zi[c] > top ? (double)zi[c] : top;
+            for (size_t c = 0; c < C; c++) {
+                double e = exp((double)zi[c] - top), a = nu * (double)ti[c];
+                re += e * cos(a);
+                im += e * sin(a);
+            }
+            sum += atan2(im, re) / nu - (double)ti[b->label[i]];
+        }
+        slope[r] = sum / (double)b->size;
+        if (f->l2 > 0.0) slope[r] += f->l2 * hdo__dot(o->d, x, dir);
     }
     hdo__arena_rewind(w->arena, mark);
     return HDO_OK;
@@ -228,6 +261,8 @@ static const hdo_objective_ops logistic_ops = {
     .grad = lr_grad,
     .jvp = lr_jvp,
     .loss_many = lr_loss_many,
+    .complex_step = lr_complex_step,
+    .span = &hdo__logreg_span,
     .evaluate = lr_evaluate,
 };
 

@@ -26,6 +26,7 @@ unsigned hdo__objective_can(const hdo_objective *f) {
     if (f->ops->grad != NULL) can |= HDO_CAN_GRAD;
     if (f->ops->jvp != NULL) can |= HDO_CAN_JVP;
     if (f->ops->complex_step != NULL) can |= HDO_CAN_COMPLEX;
+    if (f->ops->span != NULL) can |= HDO_CAN_SPAN;
     return can;
 }
 

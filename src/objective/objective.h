@@ -40,7 +40,7 @@ typedef struct hdo_tensor { /* one row of the layout: a named piece of x */
 } hdo_tensor;
 
 /* What an estimator may ask for. */
-enum { HDO_CAN_LOSS = 1, HDO_CAN_GRAD = 2, HDO_CAN_JVP = 4, HDO_CAN_COMPLEX = 8 };
+enum { HDO_CAN_LOSS = 1, HDO_CAN_GRAD = 2, HDO_CAN_JVP = 4, HDO_CAN_COMPLEX = 8, HDO_CAN_SPAN = 16 };
 
 typedef struct hdo_objective_ops {
     const char *name;
@@ -71,6 +71,9 @@ typedef struct hdo_objective_ops {
     hdo_status (*complex_step)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
                                int k, double nu, hdo_work *w, double *slope);
 
+    /* The batch loss sees a direction through few numbers: see span.h. NULL: it does not. */
+    const struct hdo_span_ops *span;
+
     /* Evaluation of K models, rows of X with leading dimension ld, on one batch: adds the SUM of the losses over the
      * samples to loss_sum[K] and the number of correct answers to correct[K]. Required. Objectives without data add
      * f(x) once (batch->size is 0 then) and leave correct alone. */
@@ -87,6 +90,7 @@ struct hdo_objective { /* first member of every implementation */
     const hdo_tensor *buffers;  /* (n_buffers): offsets count from d */
     int n_buffers;
     bool has_accuracy;
+    bool piecewise; /* complex_step exists, but the model has kinks (ReLU, max): it gives the slope of the active piece */
     int eval_models; /* how many models `evaluate` likes to see at once */
     int eval_batch;  /* how many samples */
 };

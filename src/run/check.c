@@ -14,6 +14,7 @@
 #include "topo/mixer.h"
 
 enum { NAMES_MAX = 64 };
+#define STEPS_LIMIT INT64_C(0xF0000000) /* a step is 32 bits of an address; the top sixteenth is for measurements */
 
 /* The same pointers are stored by every call, so concurrent calls agree. */
 const char *const *hdo_names(const char *kind) {
@@ -59,6 +60,29 @@ static hdo_status check_class(const hdo_config *c, const hdo_class_config *k, hd
         hdo__config_where(c, key, where, sizeof where);
         return hdo__fail(e, HDO_E_CONFIG, "%s%s is %g, but a learning rate must be positive", where, key, k->lr.arg);
     }
+    if (k->schedule.id == HDO_SCHEDULE_FILE && k->schedule_file[0] == '\0') {
+        return hdo__fail(e, HDO_E_CONFIG, "population.%s.schedule is 'file', but schedule_file is empty", k->name);
+    }
+    return HDO_OK;
+}
+
+/* Rules about the run as a whole. */
+static hdo_status check_run(const hdo_config *c, hdo_error *e) {
+    bool own = false, balanced = false;
+    for (int k = 0; k < c->n_classes; k++) {
+        own = own || c->population[k].lr.id != HDO_LR_BALANCED;
+        balanced = balanced || c->population[k].lr.id == HDO_LR_BALANCED;
+    }
+    if (balanced && !own) {
+        return hdo__fail(e, HDO_E_CONFIG, "every class has lr: balanced; at least one needs a number to balance against");
+    }
+    if (strchr(c->name, '/') != NULL || strcmp(c->name, "..") == 0 || strcmp(c->name, ".") == 0 || c->name[0] == '\0') {
+        return hdo__fail(e, HDO_E_CONFIG, "name is '%s', but must be usable as the name of a folder", c->name);
+    }
+    if (c->churn.outage[0] != '\0' && c->churn.outage_to <= c->churn.outage_from) {
+        return hdo__fail(e, HDO_E_CONFIG, "churn.outage_to (%lld) must be after churn.outage_from (%lld)",
+                         (long long)c->churn.outage_to, (long long)c->churn.outage_from);
+    }
     return HDO_OK;
 }
 
@@ -81,9 +105,9 @@ hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
         return hdo__fail(e, HDO_E_CONFIG, "the population has %lld nodes, but at most %d can be addressed", (long long)n,
                          (1 << 24) - 1);
     }
-    if (c->steps + c->warmup >= INT64_C(1) << 32) {
-        return hdo__fail(e, HDO_E_CONFIG, "steps + warmup is %lld, but must be below 2^32",
-                         (long long)(c->steps + c->warmup));
+    if (c->steps + c->warmup >= STEPS_LIMIT) {
+        return hdo__fail(e, HDO_E_CONFIG, "steps + warmup is %lld, but must be below %lld",
+                         (long long)(c->steps + c->warmup), (long long)STEPS_LIMIT);
     }
-    return HDO_OK;
+    return check_run(c, e);
 }

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/sha256.h"
 #include "base/vec.h"
 #include "run/run_internal.h"
@@ -48,14 +49,15 @@ int hdo__class_of(const hdo_run *r, int node) {
 
 /* ---- the local step of one node ---- */
 
-static hdo_batch draw_batch(hdo_run *r, const hdo_class *c, int node, hdo_arena *a) {
+/* Batch number `number` of the node's endless shuffled passes over its shard. */
+hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a) {
     hdo_batch b = {.size = c->batch, .node = node, .seed = (uint64_t)r->config.seed, .step = r->step, .train = true};
     if (r->train == NULL) return b;
     size_t B = (size_t)c->batch;
     int64_t *idx = hdo__arena_take(a, B * sizeof(int64_t));
     int32_t *label = hdo__arena_take(a, B * sizeof(int32_t));
     float *in = hdo__arena_floats(a, B * (size_t)r->train->n_in);
-    hdo__sampler_batch(r->shards, (uint64_t)r->config.seed, node, r->batches[node - r->rows.first], c->batch, idx);
+    hdo__sampler_batch(r->shards, (uint64_t)r->config.seed, node, number, c->batch, idx);
     hdo_stream augment = hdo__stream((uint64_t)r->config.seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)r->step, 0);
     r->train->ops->gather(r->train, idx, c->batch, r->config.data.augment ? &augment : NULL, in, (int32_t *)in, label);
     if (r->train->vocab > 0) {
@@ -75,7 +77,7 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     float *mom = c->update.momentum > 0.0 ? r->momentum + (size_t)i * r->rows.ld : NULL;
     size_t mark = hdo__arena_mark(w->arena), d = r->objective->d, n_buf = r->objective->n_buf;
 
-    hdo_batch batch = draw_batch(r, c, node, w->arena);
+    hdo_batch batch = hdo__run_batch(r, c, node, r->batches[i], w->arena);
     float *g = hdo__arena_floats(w->arena, d + n_buf);
     hdo_request q = {.batch = &batch,
                      .x = x,
@@ -104,24 +106,33 @@ typedef struct step_ctx {
     int n, per_task; /* stepping nodes, or pairs */
 } step_ctx;
 
-static int stepping_node(const step_ctx *c, int k) {
-    if (c->plan->all_step) return c->r->rows.first + k;
-    const hdo_pair *p = &c->plan->pairs[k / 2];
-    return k % 2 == 0 ? p->a : p->b;
-}
-
 static void step_task(void *p, int task, hdo_work *w) {
     step_ctx *c = p;
     int last = (task + 1) * c->per_task < c->n ? (task + 1) * c->per_task : c->n;
-    for (int k = task * c->per_task; k < last; k++) local_step(c->r, stepping_node(c, k), w);
+    for (int k = task * c->per_task; k < last; k++) local_step(c->r, c->r->active[k], w);
 }
 
 static void average_task(void *p, int task, hdo_work *w) {
     step_ctx *c = p;
     (void)w;
     int last = (task + 1) * c->per_task < c->n ? (task + 1) * c->per_task : c->n;
+    hdo_run *r = c->r;
+    bool weighted = r->config.mixing.average.id == HDO_AVERAGE_NOISE;
     for (int k = task * c->per_task; k < last; k++) {
-        if (c->r->mine[k] != NULL) hdo__average(c->r->rows.len, c->r->mine[k], c->r->peer[k]);
+        if (r->mine[k] == NULL) continue;
+        if (!weighted) {
+            hdo__average(r->rows.len, r->mine[k], r->peer[k]);
+            continue;
+        }
+        /* weights 1/a of the classes: sum of x_i / a_i over nodes is what this conserves */
+        int local = c->plan->pairs[k].a, other = c->plan->pairs[k].b;
+        if (local < r->rows.first || local >= r->rows.first + r->rows.count) {
+            int swap = local;
+            local = other;
+            other = swap;
+        }
+        double wl = 1.0 / r->classes[hdo__class_of(r, local)].noise, wo = 1.0 / r->classes[hdo__class_of(r, other)].noise;
+        hdo__average_weighted(r->rows.len, (float)(wl / (wl + wo)), r->mine[k], (float)(wo / (wl + wo)), r->peer[k]);
     }
 }
 
@@ -144,7 +155,7 @@ static void local_steps(hdo_run *r, step_ctx *c) {
         return;
     }
     hdo_work w = {&r->team.arena[0], &r->team};
-    for (int k = 0; k < c->n; k++) local_step(r, stepping_node(c, k), &w);
+    for (int k = 0; k < c->n; k++) local_step(r, r->active[k], &w);
 }
 
 /* Adds up what the nodes reported, in node order. False when a loss stopped being finite. */
@@ -152,8 +163,7 @@ static bool collect(hdo_run *r, const step_ctx *c, hdo_status *st) {
     double loss = 0.0, g2 = 0.0;
     bool finite = true;
     for (int k = 0; k < c->n; k++) {
-        int node = stepping_node(c, k);
-        const hdo_node_result *res = &r->result[node - r->rows.first];
+        const hdo_node_result *res = &r->result[r->active[k] - r->rows.first];
         if (res->status != HDO_OK) *st = res->status;
         finite = finite && isfinite(res->loss) && isfinite(res->g2);
         loss += res->loss;
@@ -162,9 +172,43 @@ static bool collect(hdo_run *r, const step_ctx *c, hdo_status *st) {
         r->backward += res->backward;
         r->jvp += res->jvp;
     }
-    r->train_loss = loss / (double)c->n;
+    r->train_loss = loss / (double)c->n; /* NaN when nobody stepped */
     r->mg = g2 / (double)c->n;
     return finite;
+}
+
+/* The time model: a node's clock runs by its oracle calls; partners wait for each other and for the bytes. */
+static void advance_clocks(hdo_run *r, const hdo_plan *plan) {
+    if (r->clock_s == NULL) return;
+    for (int k = 0; k < r->n_active; k++) {
+        int node = r->active[k];
+        const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
+        const hdo_node_result *res = &r->result[node - r->rows.first];
+        r->clock_s[node] += (double)res->forward * c->forward_s + (double)res->backward * c->backward_s +
+                            (double)res->jvp * c->jvp_s;
+    }
+    double bytes = (double)(r->rows.len * sizeof(float));
+    for (int k = 0; k < plan->n_pairs; k++) {
+        double *a = &r->clock_s[plan->pairs[k].a], *b = &r->clock_s[plan->pairs[k].b];
+        double cost = 0.0;
+        for (int side = 0; side < 2; side++) {
+            int node = side == 0 ? plan->pairs[k].a : plan->pairs[k].b;
+            const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
+            cost = fmax(cost, c->latency_s + (c->bandwidth > 0.0 ? bytes / c->bandwidth : 0.0));
+        }
+        *a = *b = fmax(*a, *b) + cost;
+    }
+}
+
+/* y_t = sum_{k<=t} w_k mu_{k-1} / S_t with w_k = (1-rate)^-k, kept as a running mean: the newest weight is
+ * w_t / S_t = rate / (1 - (1-rate)^t) (HDO, strongly convex theorem). Called before step t = 1, 2, ... */
+static void add_to_weighted_average(hdo_run *r) {
+    if (r->y == NULL) return;
+    hdo__metrics_consensus(&r->metrics, &r->rows, &r->team);
+    double rate = r->config.eval.weighted, t = (double)(r->step + 1);
+    double w = rate < 1.0 ? -rate / expm1(t * log1p(-rate)) : 1.0;
+    size_t len = r->objective->d + r->objective->n_buf;
+    for (size_t j = 0; j < len; j++) r->y[j] = (float)((double)r->y[j] + w * (r->metrics.mu[j] - (double)r->y[j]));
 }
 
 static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
@@ -190,22 +234,68 @@ static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
     return HDO_OK;
 }
 
+/* Nodes that come back with a fresh model get the common start again. */
+static hdo_status churn(hdo_run *r, hdo_error *e) {
+    int n = hdo__churn_step(&r->churn, r->step, r->returned);
+    hdo_status st = HDO_OK;
+    for (int k = 0; k < n && r->churn.fresh && st == HDO_OK; k++) {
+        int i = r->returned[k] - r->rows.first;
+        if (i < 0 || i >= r->rows.count) continue;
+        st = r->objective->ops->init(r->objective, (uint64_t)r->config.seed, r->rows.X + (size_t)i * r->rows.ld);
+        if (r->momentum != NULL) memset(r->momentum + (size_t)i * r->rows.ld, 0, r->objective->d * sizeof(float));
+    }
+    return st == HDO_OK ? HDO_OK : hdo__fail(e, st, "a returning node could not get a fresh model");
+}
+
+/* Who steps: everybody, or in pairwise time the pair; less those that are away or too slow. */
+static void choose_active(hdo_run *r, hdo_plan *plan) {
+    r->n_active = 0;
+    if (plan->all_step) {
+        for (int i = 0; i < r->mixer.n; i++) r->active[r->n_active++] = i;
+    } else {
+        for (int k = 0; k < plan->n_pairs; k++) {
+            r->active[r->n_active++] = plan->pairs[k].a;
+            r->active[r->n_active++] = plan->pairs[k].b;
+        }
+    }
+    r->n_active = hdo__churn_filter_nodes(&r->churn, r->step, r->active, r->n_active);
+    plan->n_pairs = hdo__churn_filter_pairs(&r->churn, r->step, r->mixer.pairs, plan->n_pairs);
+}
+
 /* One step of HDO (Algorithm 1, or its synchronous form with a matching). */
 static hdo_status one_step(hdo_run *r, hdo_error *e) {
     hdo_plan plan;
+    hdo_status st = HDO_OK;
+    if (hdo__run_wants_noise(r)) st = hdo__run_measure_noise(r, e);
+    if (st == HDO_OK && r->churn.active) st = churn(r, e);
+    if (st != HDO_OK) return st;
+    add_to_weighted_average(r);
     hdo__mixer_plan(&r->mixer, r->step, &plan); /* who meets */
+    choose_active(r, &plan);
     for (int k = 0; k < r->n_classes; k++) r->lr[k] = hdo__schedule_lr(&r->classes[k].schedule, r->step);
 
-    step_ctx c = {.r = r, .plan = &plan, .n = plan.all_step ? r->rows.count : 2 * plan.n_pairs};
+    step_ctx c = {.r = r, .plan = &plan, .n = r->n_active};
     local_steps(r, &c); /* everybody's own step */
-    hdo_status st = HDO_OK;
     bool finite = collect(r, &c, &st);
     if (st != HDO_OK) return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
 
     st = mix(r, &plan, e); /* pairs average */
+    advance_clocks(r, &plan);
     r->step++;
     if (!finite) r->stop = HDO_DIVERGED;
     return st;
+}
+
+/* trace.jsonl: what the theory speaks about, after every step. */
+static hdo_status trace(hdo_run *r, hdo_error *e) {
+    char line[256], gamma[32], mg[32], loss[32];
+    hdo__real_text(hdo__metrics_consensus(&r->metrics, &r->rows, &r->team), gamma);
+    hdo__real_text(isfinite(r->mg) ? r->mg : 0.0, mg);
+    hdo__real_text(isfinite(r->train_loss) ? r->train_loss : 0.0, loss);
+    int n = snprintf(line, sizeof line, "{\"step\": %lld, \"consensus/gamma\": %s, \"consensus/mg\": %s, \"train/loss\": %s}\n",
+                     (long long)r->step, gamma, mg, loss);
+    if (write(r->trace_fd, line, (size_t)n) != n) return hdo__fail(e, HDO_E_IO, "writing trace.jsonl in '%s' failed", r->dir);
+    return HDO_OK;
 }
 
 /* ---- evaluation and stopping ---- */
@@ -226,6 +316,14 @@ static hdo_status evaluate(hdo_run *r, hdo_error *e) {
     row->backward = r->backward;
     row->jvp = r->jvp;
     row->bytes = r->bytes;
+    row->present = r->mixer.n;
+    row->sim_s = 0.0;
+    for (int i = 0; i < r->mixer.n; i++) {
+        if (hdo__churn_away(&r->churn, r->step, i)) row->present--;
+        if (r->clock_s != NULL) row->sim_s = fmax(row->sim_s, r->clock_s[i]);
+    }
+    row->y_loss = (double)NAN;
+    if (r->y != NULL && r->step > 0) st = hdo__metrics_one(&r->metrics, r->y, &r->team, &row->y_loss);
     row->wall_s = hdo__now_s() - r->start_s;
     row->step_s = r->step_s;
     row->eval_s = r->eval_s;
@@ -270,6 +368,7 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
         if (r->timed_steps == TIMED_STEPS) r->quickest_s = r->timed_s;
         const double limit = r->config.stop.time_s;
         if (limit > 0.0 && r->stop == HDO_RUNNING && hdo__now_s() - r->start_s > limit) r->stop = HDO_TIMEOUT;
+        if (st == HDO_OK && r->trace_fd >= 0) st = trace(r, e);
         if (st == HDO_OK && due(r)) {
             st = evaluate(r, e);
             if (st == HDO_OK) judge(r);
@@ -295,6 +394,7 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     if (r == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
     r->config = *c;
     r->log_fd = -1;
+    r->trace_fd = -1;
     if (hooks != NULL) r->hooks = *hooks;
     r->start_s = hdo__now_s();
     st = hdo__run_wire(r, e);
@@ -310,6 +410,9 @@ void hdo_run_destroy(hdo_run *r) {
     if (r == NULL) return;
     for (int k = 0; k < r->n_sinks; k++) r->sinks[k]->ops->destroy(r->sinks[k]);
     if (r->log_fd >= 0) close(r->log_fd);
+    if (r->trace_fd >= 0) close(r->trace_fd);
+    for (int k = 0; k < r->n_classes; k++) hdo__schedule_clear(&r->classes[k].schedule);
+    hdo__churn_clear(&r->churn);
     hdo__team_clear(&r->team);
     hdo__metrics_clear(&r->metrics);
     hdo__mixer_clear(&r->mixer);
@@ -322,6 +425,10 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r->momentum);
     hdo__free(r->batches);
     hdo__free(r->result);
+    hdo__free(r->active);
+    hdo__free(r->returned);
+    hdo__free(r->clock_s);
+    hdo__free(r->y);
     hdo__free(r->mine);
     hdo__free(r->peer);
     hdo__free(r);

@@ -13,6 +13,7 @@
 #include "hdo/run.h"
 #include "metrics/metrics.h"
 #include "sink/sink.h"
+#include "topo/churn.h"
 #include "topo/mixer.h"
 #include "transport/transport.h"
 #include "update/update.h"
@@ -25,6 +26,8 @@ typedef struct hdo_class { /* a class of nodes, wired */
     hdo_estimator estimator;
     hdo_schedule schedule;
     hdo_update update;
+    bool balanced;     /* its rate follows from the measured noise */
+    double noise;      /* E|G - E G|^2 of one node, as measured; 1 before */
 } hdo_class;
 
 typedef struct hdo_node_result { /* what a local step leaves behind for run.c to add up, in node order */
@@ -43,6 +46,7 @@ struct hdo_run {
     int n_classes;
     hdo_class classes[HDO_CLASSES_MAX];
     hdo_mixer mixer;
+    hdo_churn churn;
     hdo_metrics metrics;
     hdo_team team;
     hdo_sink *sinks[HDO_SINKS_MAX];
@@ -52,11 +56,16 @@ struct hdo_run {
     hdo_rows rows;
     float *momentum;  /* rows like X, or NULL when no class has momentum */
     int64_t *batches; /* (count): batches node i has drawn so far */
+    double *clock_s;  /* (n): simulated time of every node; NULL without a time model */
+    float *y;         /* (ld): the weighted average y_t; NULL unless kept */
     int64_t step;
     int64_t interactions, bytes, forward, backward, jvp;
 
     /* of the last step */
     hdo_node_result *result; /* (count) */
+    int32_t *active;         /* (n): nodes that step, in order */
+    int n_active;
+    int32_t *returned;       /* (n): scratch */
     float **mine, **peer;    /* (n / 2): rows of the pairs in flight */
     double train_loss, mg;
     double lr[HDO_CLASSES_MAX];
@@ -69,10 +78,16 @@ struct hdo_run {
     double timed_s, quickest_s;
     char dir[HDO_PATH_MAX]; /* run folder, or empty */
     int log_fd;             /* log.txt, or -1 */
+    int trace_fd;           /* trace.jsonl, or -1 */
 };
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
 void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
 int hdo__class_of(const hdo_run *r, int node);
+hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a);
+
+/* Measures the noise of the classes at the present models and sets the rates of balanced classes (noise.c). */
+hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e);
+bool hdo__run_wants_noise(const hdo_run *r);
 
 #endif

@@ -3,6 +3,7 @@
  * The folder of a run: config.yaml (resolved), manifest.json (everything needed to rerun), metrics.jsonl, log.txt and,
  * at the end, summary.json. Files appear whole (base/file.h) or, for the two logs, line by line.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -189,10 +190,11 @@ hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const cha
         if (!force) {
             return hdo__fail(e, HDO_E_CONFIG, "'%s' already holds a run; choose another folder with -o, or --force to replace it", dir);
         }
-        static const char *const old[] = {"metrics.jsonl", "summary.json", "config.yaml", "manifest.json", "log.txt"};
+        static const char *const old[] = {"metrics.jsonl", "summary.json", "config.yaml", "manifest.json", "log.txt", "trace.jsonl"};
         for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
             if (hdo__path_join(path, sizeof path, dir, old[i])) unlink(path);
         }
+        hdo__sinks_remove(dir);
     }
     hdo_status st = hdo__dir_create(dir, e);
     if (st != HDO_OK) return st;
@@ -207,10 +209,16 @@ hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const cha
         hdo__path_join(path, sizeof path, dir, "metrics.jsonl");
         st = hdo__sink_jsonl_create(&r->sinks[r->n_sinks], path, &r->config, e);
         if (st == HDO_OK) r->n_sinks++;
+        if (st == HDO_OK) st = hdo__sinks_open(r->sinks, &r->n_sinks, HDO_SINKS_MAX, dir, &r->config, -1, e);
     }
     if (st == HDO_OK) {
         hdo__path_join(path, sizeof path, dir, "log.txt");
         r->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    }
+    if (st == HDO_OK && r->config.eval.trace) {
+        hdo__path_join(path, sizeof path, dir, "trace.jsonl");
+        r->trace_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (r->trace_fd < 0) st = hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path, strerror(errno));
     }
     return st;
 }

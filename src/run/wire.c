@@ -4,6 +4,7 @@
  * with their estimators, mixing, metrics; then everybody is asked for scratch bytes, rows and arenas are allocated and
  * the models initialised. After this nothing is allocated.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -35,6 +36,32 @@ static hdo_status wire_data(hdo_run *r, hdo_error *e) {
     return entry->create(&p, &r->objective, e);
 }
 
+/* The theorem's rate: eta = 4 n log T / (T ell) with T interactions, or 8 log T / (T ell) with T matchings. */
+static hdo_status theorem_rate(const hdo_run *r, const char *class_name, double *lr, hdo_error *e) {
+    const hdo_model_config *m = &r->config.model;
+    double ell = strcmp(m->name, "quadratic") == 0 ? m->convexity : strcmp(m->name, "logistic-l2") == 0 ? m->l2 : 0.0;
+    if (!(ell > 0.0)) {
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "population.%s.lr is 'theorem', which needs a strongly convex model (quadratic, logistic-l2) with "
+                         "a positive constant; give a number instead", class_name);
+    }
+    double T = (double)r->config.steps, n = (double)r->transport->count;
+    if (T < 2.0) return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem', which needs at least 2 steps", class_name);
+    bool pairs = strcmp(r->config.mixing.kind, "pairwise") == 0;
+    *lr = (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
+    return HDO_OK;
+}
+
+static hdo_status wire_rate(hdo_run *r, hdo_class *c, const hdo_class_config *cc, hdo_error *e) {
+    c->schedule =
+        (hdo_schedule){.kind = cc->schedule.id, .lr = cc->lr.arg, .warmup = r->config.warmup, .steps = r->config.steps};
+    c->noise = 1.0;
+    c->balanced = cc->lr.id == HDO_LR_BALANCED;
+    if (cc->lr.id == HDO_LR_THEOREM) return theorem_rate(r, cc->name, &c->schedule.lr, e);
+    if (cc->schedule.id == HDO_SCHEDULE_FILE) return hdo__schedule_load(&c->schedule, cc->schedule_file, e);
+    return HDO_OK;
+}
+
 static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
     int first = 0;
     r->n_classes = r->config.n_classes;
@@ -48,8 +75,8 @@ static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
         c->estimator = hdo__estimator_make(ops, cc);
         hdo_status st = hdo__estimator_check(&c->estimator, r->objective, cc->name, e);
         if (st != HDO_OK) return st;
-        c->schedule = (hdo_schedule){
-            .kind = cc->schedule.id, .lr = cc->lr.arg, .warmup = r->config.warmup, .steps = r->config.steps};
+        st = wire_rate(r, c, cc, e);
+        if (st != HDO_OK) return st;
         c->update = (hdo_update){
             .momentum = cc->momentum, .momentum_kind = cc->momentum_kind.id, .weight_decay = cc->weight_decay};
     }
@@ -61,11 +88,19 @@ static size_t scratch_bytes(const hdo_run *r) {
     size_t row = hdo__arena_round(r->rows.ld * sizeof(float));
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
-        size_t need = row + batch_bytes(r, c->batch) + c->estimator.ops->work_bytes(&c->estimator, r->objective) +
-                      hdo__objective_work_bytes(r->objective, c->batch, c->estimator.rv);
+        size_t need = row + batch_bytes(r, c->batch) + hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch);
         if (need > most) most = need;
     }
     return most;
+}
+
+static bool has_time_model(const hdo_run *r) {
+    bool any = false;
+    for (int k = 0; k < r->n_classes; k++) {
+        const hdo_class_config *c = &r->config.population[k];
+        any = any || c->forward_s > 0.0 || c->backward_s > 0.0 || c->jvp_s > 0.0 || c->latency_s > 0.0 || c->bandwidth > 0.0;
+    }
+    return any;
 }
 
 static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
@@ -77,9 +112,15 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
     r->batches = hdo__alloc((size_t)n * sizeof(int64_t));
     r->result = hdo__alloc((size_t)n * sizeof(hdo_node_result));
+    r->active = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
+    r->returned = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
     r->mine = hdo__alloc((size_t)(n / 2 + 1) * sizeof(float *));
     r->peer = hdo__alloc((size_t)(n / 2 + 1) * sizeof(float *));
+    bool timed = has_time_model(r), weighted = r->config.eval.weighted > 0.0;
+    if (timed) r->clock_s = hdo__alloc((size_t)r->mixer.n * sizeof(double));
+    if (weighted) r->y = hdo__alloc(r->rows.ld * sizeof(float));
     if (r->rows.X == NULL || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
+        r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
         r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
@@ -112,6 +153,7 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     r->rows.len = r->config.model.buffers.id == HDO_BUFFERS_PRIVATE ? r->objective->d : len;
     st = wire_classes(r, e);
     if (st == HDO_OK) st = hdo__mixer_init(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n, r->config.warmup, e);
+    if (st == HDO_OK) st = hdo__churn_init(&r->churn, &r->config, (int)n, e);
     if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, e);
     if (st == HDO_OK) st = wire_memory(r, e);
     if (st == HDO_OK) st = init_models(r, e);

@@ -20,4 +20,26 @@ struct hdo_sink { /* first member of every implementation */
 /* JSON lines, one object per evaluation, appended with one write each: a killed run loses at most the line in flight. */
 hdo_status hdo__sink_jsonl_create(hdo_sink **out, const char *path, const hdo_config *c, hdo_error *e);
 
+/* CSV: a header line, then one line per evaluation, every figure of the metric table in its order. NaN is an empty cell.
+ * last_step: the step a run goes on from; lines of later steps are cut off first and rows up to it are not repeated.
+ * -1: a new file. */
+hdo_status hdo__sink_csv_create(hdo_sink **out, const char *path, const hdo_config *c, int64_t last_step, hdo_error *e);
+
+/* TensorBoard: a new event file in dir, named after the second and the host. NaN is left out. */
+hdo_status hdo__sink_tb_create(hdo_sink **out, const char *dir, const hdo_config *c, hdo_error *e);
+
+/* Rows kept in memory, for library users. */
+hdo_status hdo__sink_memory_create(hdo_sink **out, hdo_error *e);
+const hdo_row *hdo__sink_memory_rows(const hdo_sink *s, size_t *count); /* NULL: s is not such a sink */
+
+/* The optional sinks of section `sink` for a run folder, appended to sinks[0 .. *n). last_step as above. */
+hdo_status hdo__sinks_open(hdo_sink **sinks, int *n, int max, const char *dir, const hdo_config *c, int64_t last_step,
+                           hdo_error *e);
+/* Removes what they wrote into a folder before: metrics.csv and event files. */
+void hdo__sinks_remove(const char *dir);
+
+/* CRC-32C (Castagnoli), and as TensorBoard's records carry it: rotated, plus a constant. */
+uint32_t hdo__crc32c(const void *data, size_t len);
+uint32_t hdo__crc32c_masked(const void *data, size_t len);
+
 #endif

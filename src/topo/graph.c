@@ -6,6 +6,7 @@
 #include "topo/graph.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"

@@ -76,11 +76,8 @@ static hdo_status regular_pairs(hdo_graph *g, int k, hdo_stream s, hdo_pairset *
             fails = 0;
             hdo_status st = hdo__graph_add(g, a, b, e);
             if (st != HDO_OK) return st;
-            size_t hi = i > j ? i : j, lo = i > j ? j : i;
-            point[hi] = point[left - 1]; /* the last two move into the holes; the higher hole first */
-            point[lo] = point[left - 2 == lo ? lo : left - 2];
-            if (hi == left - 2) point[lo] = point[left - 1];
-            left -= 2;
+            point[i > j ? i : j] = point[--left]; /* the last point moves into the hole; the higher hole first */
+            point[i > j ? j : i] = point[--left];
         }
         if (left == 0) return HDO_OK;
     }

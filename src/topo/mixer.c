@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixing modes that need no graph. Adding one is one function and one line in the registry below.
+ * Mixing modes that need no graph, and the plan of a step. Adding a mode is one function and one line in the registry
+ * below.
  */
 #include "topo/mixer.h"
 
@@ -14,7 +15,7 @@ static hdo_stream match_stream(const hdo_mixer *m, int64_t t) {
 }
 
 /* A uniformly random perfect matching: neighbours in a random order (odd n: the last one rests). */
-static int match_all(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *order) {
+int hdo__match_all(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *order) {
     hdo__rng_permutation(match_stream(m, t), (uint32_t)m->n, order);
     for (int k = 0; k < m->n / 2; k++) {
         pairs[k] = (hdo_pair){(int32_t)order[2 * k], (int32_t)order[2 * k + 1]};
@@ -23,7 +24,7 @@ static int match_all(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *o
 }
 
 /* Algorithm 1: two distinct nodes drawn uniformly at random. */
-static int match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch) {
+int hdo__match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch) {
     (void)scratch;
     if (m->n < 2) return 0;
     hdo_stream s = match_stream(m, t);
@@ -35,14 +36,15 @@ static int match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *s
 }
 
 static const hdo_mixer_ops matching = {
-    .name = "matching", .help = "every node steps, then a random perfect matching averages", .all_step = true, .match = match_all};
+    .name = "matching", .help = "every node steps, then a random perfect matching averages", .all_step = true,
+    .match = hdo__match_all};
 static const hdo_mixer_ops pairwise = {
-    .name = "pairwise", .help = "one random pair steps and averages (Algorithm 1)", .match = match_one};
+    .name = "pairwise", .help = "one random pair steps and averages (Algorithm 1)", .match = hdo__match_one};
 static const hdo_mixer_ops none = {.name = "none", .help = "no communication", .all_step = true};
 static const hdo_mixer_ops allreduce = {
     .name = "allreduce", .help = "exact averaging of all nodes", .all_step = true, .allreduce = true};
 
-const hdo_mixer_ops *const hdo__mixers[] = {&matching, &pairwise, &none, &allreduce, NULL};
+const hdo_mixer_ops *const hdo__mixers[] = {&matching, &pairwise, &hdo__mixer_graph, &none, &allreduce, NULL};
 
 const hdo_mixer_ops *hdo__mixer_find(const char *name) {
     for (int i = 0; hdo__mixers[i] != NULL; i++) {
@@ -51,11 +53,21 @@ const hdo_mixer_ops *hdo__mixer_find(const char *name) {
     return NULL;
 }
 
-hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup, hdo_error *e) {
+hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int n_first,
+                                  int64_t warmup, hdo_error *e) {
     *m = (hdo_mixer){.ops = hdo__mixer_find(c->kind), .seed = seed, .n = n, .period = c->period, .warmup = warmup};
     if (m->ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "mixing.kind '%s' does not exist", c->kind);
+    size_t scratch = (size_t)n;
+    if (m->ops == &hdo__mixer_graph) {
+        hdo_status st = hdo__mixer_graph_init(m, c, n_first, e);
+        if (st != HDO_OK) {
+            hdo__mixer_clear(m);
+            return st;
+        }
+        scratch = hdo__mixer_graph_scratch(m);
+    }
     m->pairs = hdo__alloc((size_t)(n / 2 + 1) * sizeof(hdo_pair));
-    m->scratch = hdo__alloc((size_t)n * sizeof(uint32_t));
+    m->scratch = hdo__alloc(scratch * sizeof(uint32_t));
     if (m->pairs == NULL || m->scratch == NULL) {
         hdo__mixer_clear(m);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the matching of %d nodes", n);
@@ -63,9 +75,15 @@ hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t se
     return HDO_OK;
 }
 
+hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup, hdo_error *e) {
+    return hdo__mixer_init_placed(m, c, seed, n, -1, warmup, e);
+}
+
 void hdo__mixer_clear(hdo_mixer *m) {
     hdo__free(m->pairs);
     hdo__free(m->scratch);
+    hdo__free(m->vertex);
+    hdo__graph_clear(&m->graph);
     *m = (hdo_mixer){0};
 }
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
 #include "hdo/config.h"
 
 typedef struct hdo_schedule {
@@ -15,7 +16,13 @@ typedef struct hdo_schedule {
     double lr;
     int64_t warmup;  /* W: rises linearly over steps 0 .. W-1 */
     int64_t steps;   /* T: cosine falls to 0 over the T steps after the warm-up */
+    int n_points;    /* file: (step, rate) pairs, steps rising; owned */
+    double *point;   /* (n_points, 2) */
 } hdo_schedule;
+
+/* Reads "step rate" lines ('#' starts a comment). Rates are absolute; steps count from the end of the warm-up. */
+hdo_status hdo__schedule_load(hdo_schedule *s, const char *path, hdo_error *e);
+void hdo__schedule_clear(hdo_schedule *s);
 
 /* Learning rate of step t = 0, 1, ..., W + T - 1. */
 double hdo__schedule_lr(const hdo_schedule *s, int64_t t);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Convolutions over (B, C, H, W), ReLU fused when asked.
+ *
+ *   fwd   y = w * x + b         perturbed weights come as tiles of output channels
+ *   bwd   dw, db, dx            by the kernels; a second chunk of a lane adds to g through a temporary
+ *   jvp   ty_r = w * tx_r + tw_r * x + tb_r
+ *                               the first term treats the G tangents as one batch of G B samples
+ *
+ * Wide passes (batch-norm networks) cut the batch in pieces: forward and dx are separable over samples; dw is summed
+ * over at most two halves, each in its own buffer, added in order.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "nn/nn.h"
+
+static hdo_conv geometry(const hdo_layer *l, int B, int O) {
+    hdo_conv c = l->geo;
+    c.B = B;
+    c.O = O;
+    return c;
+}
+
+static size_t row_len(const hdo_layer *l) { return (size_t)l->geo.C * (size_t)l->geo.kh * (size_t)l->geo.kw; }
+static size_t map_len(const hdo_layer *l) { return (size_t)l->geo.Ho * (size_t)l->geo.Wo; }
+static size_t in_len(const hdo_layer *l) { return (size_t)l->geo.C * (size_t)l->geo.H * (size_t)l->geo.W; }
+
+enum { DW_HALVES = 2 };
+
+static size_t conv2d_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    hdo_conv c = geometry(l, B * (G > 1 ? G : 1), l->geo.O);
+    size_t w = net->params.row[l->weight].len, out = (size_t)B * (size_t)l->geo.O * map_len(l);
+    size_t kernel = net->k->conv_work(&c);
+    size_t grad = 0, fwd = 0;
+    if (G == 0) grad = (size_t)DW_HALVES * (hdo__arena_round(w * sizeof(float)) +
+                                            hdo__arena_round((size_t)l->geo.O * sizeof(float)));
+    if (G > 0 || !net->small)
+        fwd = hdo__tile_bytes(net, l->geo.O, row_len(l)) + hdo__tile_bytes(net, 1, (size_t)l->geo.O) +
+              hdo__arena_round(out * sizeof(float));
+    return kernel + (grad > fwd ? grad : fwd);
+}
+
+typedef struct conv_args {
+    const hdo_layer *l;
+    const hdo_pass *p;
+    const float *in, *w, *b, *dout;
+    float *out, *din;
+    float *dw[DW_HALVES], *db[DW_HALVES]; /* (O, C, kh, kw), (O) */
+} conv_args;
+
+static void fwd_piece(void *ctx, int lo, int hi, hdo_work *work) {
+    conv_args *v = ctx;
+    hdo_conv c = geometry(v->l, hi - lo, v->l->geo.O);
+    size_t on = (size_t)c.O * map_len(v->l);
+    float *y = v->out + (size_t)lo * on;
+    v->p->net->k->conv_fwd(&c, v->in + (size_t)lo * in_len(v->l), v->w, v->b, y, work->arena);
+    if (v->l->relu) hdo__relu((size_t)(hi - lo) * on, y);
+}
+
+/* One tile of output channels into its place in out (B, O, map): conv of x with w (n, row) goes through a temporary
+ * (B, n, map) because the channels of a tile are not contiguous over the batch. */
+static void tile_into(const hdo_layer *l, const hdo_pass *p, int o, int n, const float *x, const float *w, const float *b,
+                      float *out, bool add) {
+    hdo_arena *a = p->work->arena;
+    size_t map = map_len(l), mark = hdo__arena_mark(a), run = (size_t)n * map;
+    float *tmp = hdo__arena_floats(a, (size_t)p->B * run);
+    hdo_conv c = geometry(l, p->B, n);
+    p->net->k->conv_fwd(&c, x, w, b, tmp, a);
+    for (int s = 0; s < p->B; s++) {
+        float *to = out + ((size_t)s * (size_t)l->geo.O + (size_t)o) * map;
+        if (add) {
+            hdo__axpy(run, 1.0f, tmp + (size_t)s * run, to);
+        } else {
+            memcpy(to, tmp + (size_t)s * run, run * sizeof(float));
+        }
+    }
+    hdo__arena_rewind(a, mark);
+}
+
+static void conv2d_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+    (void)in2;
+    (void)aux;
+    size_t woff = hdo__param(p->net, l->weight)->off, row = row_len(l);
+    size_t boff = l->bias >= 0 ? hdo__param(p->net, l->bias)->off : 0;
+    if (p->u == NULL) {
+        conv_args v = {.l = l, .p = p, .in = in, .w = p->x + woff, .b = l->bias >= 0 ? p->x + boff : NULL, .out = out};
+        hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), fwd_piece, &v);
+        return;
+    }
+    hdo_arena *a = p->work->arena;
+    size_t mark = hdo__arena_mark(a);
+    int O = l->geo.O, tile = hdo__pass_tile(p, O, row, false);
+    const float *b = l->bias >= 0 ? hdo__pass_weights(p, boff, (size_t)O) : NULL;
+    for (int o = 0; o < O; o += tile) {
+        int n = O - o < tile ? O - o : tile;
+        size_t inner = hdo__arena_mark(a);
+        const float *w = hdo__pass_weights(p, woff + (size_t)o * row, (size_t)n * row);
+        if (n == O) {
+            hdo_conv c = geometry(l, p->B, O);
+            p->net->k->conv_fwd(&c, in, w, b, out, a);
+        } else {
+            tile_into(l, p, o, n, in, w, b != NULL ? b + o : NULL, out, false);
+        }
+        hdo__arena_rewind(a, inner);
+    }
+    hdo__arena_rewind(a, mark);
+    if (l->relu) hdo__relu((size_t)p->B * (size_t)O * map_len(l), out);
+}
+
+static void dx_piece(void *ctx, int lo, int hi, hdo_work *work) {
+    conv_args *v = ctx;
+    hdo_conv c = geometry(v->l, hi - lo, v->l->geo.O);
+    v->p->net->k->conv_bwd_x(&c, v->dout + (size_t)lo * (size_t)c.O * map_len(v->l), v->w,
+                             v->din + (size_t)lo * in_len(v->l), work->arena);
+}
+
+static void dw_piece(void *ctx, int lo, int hi, hdo_work *work) {
+    conv_args *v = ctx;
+    hdo_conv c = geometry(v->l, hi - lo, v->l->geo.O);
+    int half = lo > 0;
+    v->p->net->k->conv_bwd_w(&c, v->in + (size_t)lo * in_len(v->l),
+                             v->dout + (size_t)lo * (size_t)c.O * map_len(v->l), v->dw[half], v->db[half], work->arena);
+}
+
+static void conv2d_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
+                       float *dout, float *din) {
+    (void)aux;
+    hdo_arena *a = p->work->arena;
+    const hdo_param *W = hdo__param(p->net, l->weight);
+    size_t mark = hdo__arena_mark(a), O = (size_t)l->geo.O;
+    float *g = p->g + W->off, *gb = l->bias >= 0 ? p->g + hdo__param(p->net, l->bias)->off : NULL;
+    if (l->relu) hdo__relu_mask((size_t)p->B * O * map_len(l), out, dout);
+
+    conv_args v = {.l = l, .p = p, .in = in, .w = p->x + W->off, .dout = dout, .din = din};
+    int halves = p->wide && p->B >= 4 ? DW_HALVES : 1;
+    for (int h = 0; h < halves; h++) { /* the first half of a fresh gradient goes straight to g */
+        bool direct = h == 0 && !p->add;
+        v.dw[h] = direct ? g : hdo__arena_floats(a, W->len);
+        v.db[h] = gb == NULL ? NULL : direct ? gb : hdo__arena_floats(a, O);
+    }
+    hdo__pass_pieces(p, p->B, halves, dw_piece, &v);
+    for (int h = 0; h < halves; h++) {
+        if (v.dw[h] != g) hdo__axpy(W->len, 1.0f, v.dw[h], g);
+        if (gb != NULL && v.db[h] != gb) hdo__axpy(O, 1.0f, v.db[h], gb);
+    }
+    hdo__arena_rewind(a, mark);
+    if (din != NULL) hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), dx_piece, &v);
+}
+
+static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                       const float *tin2, float *out, float *tout) {
+    (void)in2;
+    (void)tin2;
+    hdo_arena *a = p->work->arena;
+    const hdo_kernels *k = p->net->k;
+    size_t woff = hdo__param(p->net, l->weight)->off, row = row_len(l);
+    size_t boff = l->bias >= 0 ? hdo__param(p->net, l->bias)->off : 0;
+    int O = l->geo.O, tile = hdo__pass_tile(p, O, row, true);
+    size_t n = (size_t)p->B * (size_t)O * map_len(l);
+    hdo_conv one = geometry(l, p->B, O), all = geometry(l, p->B * p->G, O);
+
+    k->conv_fwd(&one, in, p->x + woff, l->bias >= 0 ? p->x + boff : NULL, out, a);
+    if (l->relu) hdo__relu(n, out);
+    if (tin != NULL) k->conv_fwd(&all, tin, p->x + woff, NULL, tout, a);
+    for (int r = 0; r < p->G; r++) {
+        float *t = tout + (size_t)r * n; /* (B, O, map) */
+        size_t mark = hdo__arena_mark(a);
+        const float *tb = l->bias >= 0 ? hdo__pass_tangent(p, r, boff, (size_t)O) : NULL;
+        for (int o = 0; o < O; o += tile) {
+            int m = O - o < tile ? O - o : tile;
+            size_t inner = hdo__arena_mark(a);
+            const float *tw = hdo__pass_tangent(p, r, woff + (size_t)o * row, (size_t)m * row);
+            if (tin == NULL && m == O) {
+                k->conv_fwd(&one, in, tw, tb, t, a);
+            } else {
+                tile_into(l, p, o, m, in, tw, tb != NULL ? tb + o : NULL, t, tin != NULL);
+            }
+            hdo__arena_rewind(a, inner);
+        }
+        hdo__arena_rewind(a, mark);
+        if (l->relu) hdo__relu_mask(n, out, t);
+    }
+}
+
+static const hdo_layer_ops conv2d_ops = {
+    .name = "conv", .needs_in = true, .work = conv2d_work, .fwd = conv2d_fwd, .bwd = conv2d_bwd, .jvp = conv2d_jvp};
+
+/* PyTorch's default: weight and bias uniform in (-1/sqrt(fan_in), 1/sqrt(fan_in)), fan_in = C kh kw. */
+int hdo__conv_add(hdo_net *net, const char *name, int in, int O, int kernel, int stride, int pad, bool bias) {
+    const hdo_value *v = &net->value[in];
+    hdo_conv c = {.B = 1, .C = v->C, .H = v->H, .W = v->W, .O = O, .kh = kernel, .kw = kernel, .stride = stride, .pad = pad};
+    hdo__conv_init(&c);
+    if (c.Ho < 1 || c.Wo < 1) return -1;
+    hdo_value out = {.n = (size_t)O * (size_t)c.Ho * (size_t)c.Wo, .C = O, .H = c.Ho, .W = c.Wo};
+    int k = hdo__net_layer(net, &conv2d_ops, in, -1, out);
+    if (k < 0) return -1;
+    hdo_layer *l = &net->layer[k];
+    l->geo = c;
+    int fan_in = c.C * kernel * kernel;
+    double bound = 1.0 / sqrt((double)fan_in);
+    l->weight = hdo__layout_add(&net->params, name, "weight", HDO_ROLE_WEIGHT, 4, (int[4]){O, c.C, kernel, kernel});
+    if (l->weight < 0) return -1;
+    net->params.row[l->weight].fill = HDO_FILL_UNIFORM;
+    net->params.row[l->weight].arg = bound;
+    net->params.row[l->weight].fan_in = fan_in;
+    if (bias) {
+        l->bias = hdo__layout_add(&net->params, name, "bias", HDO_ROLE_BIAS, 1, (int[4]){O});
+        if (l->bias < 0) return -1;
+        net->params.row[l->bias].fill = HDO_FILL_UNIFORM;
+        net->params.row[l->bias].arg = bound;
+        net->params.row[l->bias].fan_in = fan_in;
+    }
+    return l->out;
+}

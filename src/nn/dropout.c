@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dropout with an addressed mask: number j of sample b of the batch is kept, and scaled by 1 / (1 - p), iff the 16-bit
+ * number b n + j of the layer's stream (two to a 32-bit word, low half first) is at least floor(p 65536). Nothing is
+ * stored: every pass over the same batch makes the same mask again. The layer is linear, so all passes are one function.
+ */
+#include <string.h>
+
+#include "nn/nn.h"
+
+enum { RUN = 1024 }; /* numbers of a run: their words stay in the first-level cache */
+
+/* Streams are addressed by (seed, node, step) of the batch and the layer's number. */
+hdo_stream hdo__mask_stream(const hdo_pass *p, const hdo_layer *l) {
+    return hdo__stream(p->mask_seed, HDO_RNG_DROPOUT, p->s->node, p->s->step, (uint32_t)l->number);
+}
+
+/* copies: in and out hold that many arrays (B, n) under one mask. */
+static void apply(const hdo_layer *l, const hdo_pass *p, int copies, const float *in, float *out) {
+    size_t n = p->net->value[l->out].n, total = (size_t)p->B * n, first = (size_t)p->lo * n;
+    if (!p->s->train || !(l->p > 0.0f)) {
+        if (in != out) memcpy(out, in, (size_t)copies * total * sizeof(float));
+        return;
+    }
+    hdo_stream s = hdo__mask_stream(p, l);
+    uint32_t limit = (uint32_t)((double)l->p * 65536.0), word[RUN / 2 + 1];
+    float up = 1.0f / (1.0f - l->p), keep[RUN];
+    for (size_t i = 0; i < total; i += RUN) {
+        size_t m = total - i < RUN ? total - i : RUN;
+        uint64_t at = (uint64_t)(first + i), w0 = at / 2;
+        hdo__rng_bits(s, w0, (size_t)((at + m - 1) / 2 - w0 + 1), word);
+        for (size_t j = 0; j < m; j++) {
+            uint64_t k = at + j;
+            keep[j] = ((word[k / 2 - w0] >> (16 * (k & 1))) & 0xffffu) >= limit ? up : 0;
+        }
+        for (int c = 0; c < copies; c++) {
+            const float *x = in + (size_t)c * total + i;
+            float *y = out + (size_t)c * total + i;
+            for (size_t j = 0; j < m; j++) y[j] = x[j] * keep[j];
+        }
+    }
+}
+
+static size_t dropout_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    (void)l, (void)net, (void)B, (void)G;
+    return 0;
+}
+
+static void dropout_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                        float *aux) {
+    (void)in2, (void)aux;
+    apply(l, p, 1, in, out);
+}
+
+static void dropout_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
+                        float *dout, float *din) {
+    (void)in, (void)out, (void)aux;
+    if (din != NULL) apply(l, p, 1, dout, din);
+}
+
+static void dropout_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                        const float *tin2, float *out, float *tout) {
+    (void)in2, (void)tin2;
+    apply(l, p, 1, in, out);
+    apply(l, p, p->G, tin, tout);
+}
+
+static const hdo_layer_ops dropout_ops = {.name = "dropout", .inplace = true, .inplace_bwd = true, .work = dropout_work,
+                                          .fwd = dropout_fwd, .bwd = dropout_bwd, .jvp = dropout_jvp};
+
+int hdo__dropout_add(hdo_net *net, int in, double p) {
+    if (!(p > 0.0)) return in;
+    if (p >= 1.0) return -1;
+    int k = hdo__net_layer(net, &dropout_ops, in, -1, net->value[in]);
+    if (k < 0) return -1;
+    net->layer[k].p = (float)p;
+    return net->layer[k].out;
+}

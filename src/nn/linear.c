@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Linear layers: y = x W^T + b, ReLU fused when asked. A sample is `rows` rows of n_in numbers: one row for vectors, one
+ * per position for sequences. With M = B * rows every pass is one or two matrix products:
+ *
+ *   fwd   y (M, O) = x (M, I) W (O, I)^T            perturbed weights come as tiles of rows of W
+ *   bwd   dW = dy^T x,  db = column sums of dy,  dx = dy W
+ *   jvp   ty_r = tx_r W^T + x tW_r^T + tb_r         the first term is one product for all tangents
+ */
+#include <math.h>
+
+#include "nn/nn.h"
+
+/* y[m, j] += b[j], then ReLU; y has rows of ld numbers. */
+static void add_bias(int M, int O, const float *b, bool relu, float *y, int ld) {
+    for (int m = 0; m < M; m++) {
+        float *row = y + (size_t)m * (size_t)ld;
+        if (b != NULL && relu) {
+            for (int j = 0; j < O; j++) {
+                float v = row[j] + b[j];
+                row[j] = v < 0 ? 0 : v; /* a NaN is passed on: divergence must show */
+            }
+        } else if (b != NULL) {
+            for (int j = 0; j < O; j++) row[j] += b[j];
+        } else if (relu) {
+            for (int j = 0; j < O; j++) row[j] = row[j] < 0 ? 0 : row[j];
+        }
+    }
+}
+
+static size_t linear_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    (void)B;
+    (void)G;
+    return hdo__tile_bytes(net, l->n_out, (size_t)l->n_in) + hdo__tile_bytes(net, 1, (size_t)l->n_out);
+}
+
+static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+    (void)in2;
+    (void)aux;
+    int M = p->B * l->rows, I = l->n_in, O = l->n_out;
+    hdo_arena *a = p->work->arena;
+    size_t woff = hdo__param(p->net, l->weight)->off, mark = hdo__arena_mark(a);
+    int tile = hdo__pass_tile(p, O, (size_t)I, false);
+    for (int o = 0; o < O; o += tile) {
+        int n = O - o < tile ? O - o : tile;
+        const float *W = hdo__pass_weights(p, woff + (size_t)o * (size_t)I, (size_t)n * (size_t)I);
+        p->net->k->gemm(false, true, M, n, I, 1.0f, in, I, W, I, 0.0f, out + o, O);
+        hdo__arena_rewind(a, mark);
+    }
+    const float *b = NULL;
+    if (l->bias >= 0) b = hdo__pass_weights(p, hdo__param(p->net, l->bias)->off, (size_t)O);
+    add_bias(M, O, b, l->relu, out, O);
+    hdo__arena_rewind(a, mark);
+}
+
+static void linear_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
+                       float *dout, float *din) {
+    (void)aux;
+    int M = p->B * l->rows, I = l->n_in, O = l->n_out;
+    const hdo_kernels *k = p->net->k;
+    size_t woff = hdo__param(p->net, l->weight)->off;
+    if (l->relu) hdo__relu_mask((size_t)M * (size_t)O, out, dout);
+    k->gemm(true, false, O, I, M, 1.0f, dout, O, in, I, p->add ? 1.0f : 0.0f, p->g + woff, I);
+    if (l->bias >= 0) {
+        float *db = p->g + hdo__param(p->net, l->bias)->off; /* (O) */
+        for (int j = 0; j < O && !p->add; j++) db[j] = 0;
+        for (int m = 0; m < M; m++) {
+            const float *row = dout + (size_t)m * (size_t)O;
+            for (int j = 0; j < O; j++) db[j] += row[j];
+        }
+    }
+    if (din != NULL) k->gemm(false, false, M, I, O, 1.0f, dout, O, p->x + woff, I, 0.0f, din, I);
+}
+
+static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                       const float *tin2, float *out, float *tout) {
+    (void)in2;
+    (void)tin2;
+    int M = p->B * l->rows, I = l->n_in, O = l->n_out;
+    const hdo_kernels *k = p->net->k;
+    hdo_arena *a = p->work->arena;
+    size_t woff = hdo__param(p->net, l->weight)->off, n = (size_t)M * (size_t)O;
+    size_t boff = l->bias >= 0 ? hdo__param(p->net, l->bias)->off : 0;
+    k->gemm(false, true, M, O, I, 1.0f, in, I, p->x + woff, I, 0.0f, out, O);
+    add_bias(M, O, l->bias >= 0 ? p->x + boff : NULL, l->relu, out, O);
+    if (tin != NULL) k->gemm(false, true, p->G * M, O, I, 1.0f, tin, I, p->x + woff, I, 0.0f, tout, O);
+    int tile = hdo__pass_tile(p, O, (size_t)I, true);
+    for (int r = 0; r < p->G; r++) {
+        float *t = tout + (size_t)r * n; /* (M, O) */
+        size_t mark = hdo__arena_mark(a);
+        for (int o = 0; o < O; o += tile) {
+            int m = O - o < tile ? O - o : tile;
+            const float *tW = hdo__pass_tangent(p, r, woff + (size_t)o * (size_t)I, (size_t)m * (size_t)I);
+            k->gemm(false, true, M, m, I, 1.0f, in, I, tW, I, tin != NULL ? 1.0f : 0.0f, t + o, O);
+            hdo__arena_rewind(a, mark);
+        }
+        if (l->bias >= 0) add_bias(M, O, hdo__pass_tangent(p, r, boff, (size_t)O), false, t, O);
+        hdo__arena_rewind(a, mark);
+        if (l->relu) hdo__relu_mask(n, out, t);
+    }
+}
+
+static const hdo_layer_ops linear_ops = {
+    .name = "linear", .needs_in = true, .work = linear_work, .fwd = linear_fwd, .bwd = linear_bwd, .jvp = linear_jvp};
+
+/* PyTorch's default: weight and bias uniform in (-1/sqrt(fan_in), 1/sqrt(fan_in)). */
+int hdo__linear_add(hdo_net *net, const char *name, int in, int n_out, bool bias) {
+    const hdo_value *v = &net->value[in];
+    int n_in = v->seq ? v->W : (int)v->n, rows = v->seq ? v->H : 1;
+    hdo_value out = {.n = (size_t)rows * (size_t)n_out, .C = v->seq ? 1 : n_out, .H = rows, .W = v->seq ? n_out : 1,
+                     .seq = v->seq};
+    int k = hdo__net_layer(net, &linear_ops, in, -1, out);
+    if (k < 0) return -1;
+    hdo_layer *l = &net->layer[k];
+    l->rows = rows;
+    l->n_in = n_in;
+    l->n_out = n_out;
+    double bound = 1.0 / sqrt((double)n_in);
+    l->weight = hdo__layout_add(&net->params, name, "weight", HDO_ROLE_WEIGHT, 2, (int[4]){n_out, n_in});
+    if (l->weight < 0) return -1;
+    net->params.row[l->weight].fill = HDO_FILL_UNIFORM;
+    net->params.row[l->weight].arg = bound;
+    net->params.row[l->weight].fan_in = n_in;
+    if (bias) {
+        l->bias = hdo__layout_add(&net->params, name, "bias", HDO_ROLE_BIAS, 1, (int[4]){n_out});
+        if (l->bias < 0) return -1;
+        net->params.row[l->bias].fill = HDO_FILL_UNIFORM;
+        net->params.row[l->bias].arg = bound;
+        net->params.row[l->bias].fan_in = n_in;
+    }
+    return l->out;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Batch-norm over (B, C, S) with S positions a channel (1 for vectors), and layer-norm over rows of a sequence.
+ *
+ *   fwd   xh = (x - mean) / sqrt(var + eps),  y = w xh + b
+ *   bwd   with n numbers a statistic: db = sum dy, dw = sum dy xh, dx = w r (dy - db/n - xh dw/n),  r = 1/sqrt(var+eps)
+ *   jvp   txh = r (tx - mean(tx) - xh mean(xh tx)),  ty = w txh + tw xh + tb
+ *
+ * Training statistics are those of the batch (biased variance); running statistics move by 0.1 with the unbiased
+ * variance, as in PyTorch. PyTorch refuses to train on one value a channel; here xh is then 0 and the running variance
+ * takes the biased value. Evaluation uses the running statistics as constants: dx = w r dy, ty = w r tx + tw xh + tb.
+ *
+ * All sums are in double. Wide passes spread blocks of channels over the team.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "nn/nn.h"
+
+enum { CHANNELS = 16 }; /* channels of a piece */
+static const double momentum = 0.1;
+
+typedef struct bn_args {
+    const hdo_layer *l;
+    const hdo_pass *p;
+    const float *x, *tx, *out, *aux_in;
+    float *y, *ty, *aux, *dy, *dx;
+    const float *w, *b, *tw, *tb; /* (C); tw, tb: of tangent r */
+    float *dw, *db;
+    int r;
+} bn_args;
+
+static size_t at(const hdo_layer *l, int s, int c) { return ((size_t)s * (size_t)l->n_out + (size_t)c) * (size_t)l->rows; }
+
+/* Mean and 1/sqrt(var + eps) of channel c; two passes over the numbers, and the running statistics. */
+static void channel_stats(const bn_args *v, int c, double *mean, double *rstd) {
+    const hdo_layer *l = v->l;
+    const hdo_pass *p = v->p;
+    size_t S = (size_t)l->rows;
+    const hdo_param *m = &p->net->buffers.row[l->buffer], *var = m + 1;
+    if (!p->s->train) {
+        *mean = (double)p->stats[m->off + (size_t)c];
+        *rstd = 1.0 / sqrt((double)p->stats[var->off + (size_t)c] + (double)l->eps);
+        return;
+    }
+    double n = (double)p->B * (double)S, sum = 0, sq = 0;
+    for (int s = 0; s < p->B; s++) {
+        const float *x = v->x + at(l, s, c);
+        for (size_t i = 0; i < S; i++) sum += (double)x[i];
+    }
+    double mu = sum / n;
+    for (int s = 0; s < p->B; s++) {
+        const float *x = v->x + at(l, s, c);
+        for (size_t i = 0; i < S; i++) sq += ((double)x[i] - mu) * ((double)x[i] - mu);
+    }
+    *mean = mu;
+    *rstd = 1.0 / sqrt(sq / n + (double)l->eps);
+    if (p->stats_out != NULL) {
+        double unbiased = sq / (n > 1 ? n - 1 : 1), old_m = (double)p->stats[m->off + (size_t)c];
+        double old_v = (double)p->stats[var->off + (size_t)c];
+        p->stats_out[m->off + (size_t)c] = (float)((1 - momentum) * old_m + momentum * mu);
+        p->stats_out[var->off + (size_t)c] = (float)((1 - momentum) * old_v + momentum * unbiased);
+    }
+}
+
+static size_t batchnorm_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    (void)B;
+    (void)G;
+    return 2 * hdo__tile_bytes(net, 1, (size_t)l->n_out);
+}
+
+/* ---- batch-norm, forward ---- */
+
+static void bn_fwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
+    (void)w;
+    bn_args *v = ctx;
+    const hdo_layer *l = v->l;
+    size_t S = (size_t)l->rows;
+    for (int c = lo; c < hi; c++) {
+        double mean, rstd;
+        channel_stats(v, c, &mean, &rstd);
+        if (v->aux != NULL) {
+            v->aux[2 * c] = (float)mean;
+            v->aux[2 * c + 1] = (float)rstd;
+        }
+        float scale = (float)((double)v->w[c] * rstd), m = (float)mean, shift = v->b[c];
+        for (int s = 0; s < v->p->B; s++) {
+            const float *x = v->x + at(l, s, c);
+            float *y = v->y + at(l, s, c);
+            if (l->relu) {
+                for (size_t i = 0; i < S; i++) {
+                    float t = (x[i] - m) * scale + shift;
+                    y[i] = t < 0 ? 0 : t;
+                }
+            } else {
+                for (size_t i = 0; i < S; i++) y[i] = (x[i] - m) * scale + shift;
+            }
+        }
+    }
+}
+
+static int channel_pieces(const hdo_pass *p, int C) { return p->wide ? (C + CHANNELS - 1) / CHANNELS : 1; }
+
+static void batchnorm_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                          float *aux) {
+    (void)in2;
+    size_t mark = hdo__arena_mark(p->work->arena), C = (size_t)l->n_out;
+    bn_args v = {.l = l, .p = p, .x = in, .y = out, .aux = aux};
+    v.w = hdo__pass_weights(p, hdo__param(p->net, l->weight)->off, C);
+    v.b = hdo__pass_weights(p, hdo__param(p->net, l->bias)->off, C);
+    hdo__pass_pieces(p, l->n_out, channel_pieces(p, l->n_out), bn_fwd_piece, &v);
+    hdo__arena_rewind(p->work->arena, mark);
+}
+
+/* ---- batch-norm, reverse ---- */
+
+static void bn_bwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
+    (void)w;
+    bn_args *v = ctx;
+    const hdo_layer *l = v->l;
+    const hdo_pass *p = v->p;
+    size_t S = (size_t)l->rows;
+    double n = (double)p->B * (double)S;
+    for (int c = lo; c < hi; c++) {
+        float mean = v->aux_in[2 * c], rstd = v->aux_in[2 * c + 1];
+        double sum = 0, dot = 0;
+        for (int s = 0; s < p->B; s++) {
+            const float *x = v->x + at(l, s, c);
+            float *dy = v->dy + at(l, s, c);
+            if (l->relu) hdo__relu_mask(S, v->out + at(l, s, c), dy);
+            for (size_t i = 0; i < S; i++) {
+                sum += (double)dy[i];
+                dot += (double)dy[i] * (double)((x[i] - mean) * rstd);
+            }
+        }
+        v->db[c] = (float)sum + (p->add ? v->db[c] : 0);
+        v->dw[c] = (float)dot + (p->add ? v->dw[c] : 0);
+        if (v->dx == NULL) continue;
+        float scale = v->w[c] * rstd, a = p->s->train ? (float)(sum / n) : 0, b = p->s->train ? (float)(dot / n) : 0;
+        for (int s = 0; s < p->B; s++) {
+            const float *x = v->x + at(l, s, c), *dy = v->dy + at(l, s, c);
+            float *dx = v->dx + at(l, s, c);
+            for (size_t i = 0; i < S; i++) dx[i] = scale * (dy[i] - a - (x[i] - mean) * rstd * b);
+        }
+    }
+}
+
+static void batchnorm_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
+                          float *dout, float *din) {
+    size_t woff = hdo__param(p->net, l->weight)->off, boff = hdo__param(p->net, l->bias)->off;
+    bn_args v = {.l = l, .p = p, .x = in, .out = out, .aux_in = aux, .dy = dout, .dx = din,
+                 .w = p->x + woff, .dw = p->g + woff, .db = p->g + boff};
+    hdo__pass_pieces(p, l->n_out, channel_pieces(p, l->n_out), bn_bwd_piece, &v);
+}
+
+/* ---- batch-norm, forward mode: tangents first, while in still holds x (out may be in) ---- */
+
+static void batchnorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                          const float *tin2, float *out, float *tout) {
+    (void)in2;
+    (void)tin2;
+    hdo_arena *a = p->work->arena;
+    size_t S = (size_t)l->rows, C = (size_t)l->n_out, all = (size_t)p->B * C * S;
+    size_t woff = hdo__param(p->net, l->weight)->off, boff = hdo__param(p->net, l->bias)->off;
+    double n = (double)p->B * (double)S;
+    bn_args v = {.l = l, .p = p, .x = in};
+    bool train = p->s->train;
+    for (int r = 0; r < p->G; r++) {
+        size_t mark = hdo__arena_mark(a);
+        const float *tw = hdo__pass_tangent(p, r, woff, C), *tb = hdo__pass_tangent(p, r, boff, C);
+        for (int c = 0; c < l->n_out; c++) {
+            double mean, rstd, sum = 0, dot = 0;
+            channel_stats(&v, c, &mean, &rstd);
+            float m = (float)mean, rs = (float)rstd, wc = p->x[woff + (size_t)c], bc = p->x[boff + (size_t)c];
+            for (int s = 0; train && tin != NULL && s < p->B; s++) {
+                const float *x = in + at(l, s, c), *tx = tin + (size_t)r * all + at(l, s, c);
+                for (size_t i = 0; i < S; i++) {
+                    sum += (double)tx[i];
+                    dot += (double)tx[i] * (double)((x[i] - m) * rs);
+                }
+            }
+            float ms = (float)(sum / n), md = (float)(dot / n);
+            for (int s = 0; s < p->B; s++) {
+                const float *x = in + at(l, s, c), *tx = tin != NULL ? tin + (size_t)r * all + at(l, s, c) : NULL;
+                float *ty = tout + (size_t)r * all + at(l, s, c);
+                for (size_t i = 0; i < S; i++) {
+                    float xh = (x[i] - m) * rs;
+                    float t = tw[c] * xh + tb[c];
+                    if (tx != NULL) t += wc * rs * (tx[i] - ms - xh * md);
+                    ty[i] = l->relu && !(wc * xh + bc > 0) ? 0 : t;
+                }
+            }
+        }
+        hdo__arena_rewind(a, mark);
+    }
+    batchnorm_fwd(l, p, in, NULL, out, NULL);
+}
+
+static const hdo_layer_ops batchnorm_ops = {.name = "batchnorm", .inplace = true, .inplace_bwd = true, .needs_in = true,
+                                            .work = batchnorm_work, .fwd = batchnorm_fwd, .bwd = batchnorm_bwd,
+                                            .jvp = batchnorm_jvp};
+
+/* ---- layer-norm: every row of n_out numbers on its own ---- */
+
+static void row_stats(const hdo_layer *l, const float *x, float *mean, float *rstd) {
+    int D = l->n_out;
+    double sum = 0, sq = 0;
+    for (int i = 0; i < D; i++) sum += (double)x[i];
+    double mu = sum / D;
+    for (int i = 0; i < D; i++) sq += ((double)x[i] - mu) * ((double)x[i] - mu);
+    *mean = (float)mu;
+    *rstd = (float)(1.0 / sqrt(sq / D + (double)l->eps));
+}
+
+static size_t layernorm_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    (void)B;
+    (void)G;
+    return 2 * hdo__tile_bytes(net, 1, (size_t)l->n_out) + 2 * hdo__arena_round((size_t)l->n_out * sizeof(double));
+}
+
+static void layernorm_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                          float *aux) {
+    (void)in2;
+    (void)aux;
+    size_t mark = hdo__arena_mark(p->work->arena), D = (size_t)l->n_out;
+    const float *w = hdo__pass_weights(p, hdo__param(p->net, l->weight)->off, D);
+    const float *b = l->bias >= 0 ? hdo__pass_weights(p, hdo__param(p->net, l->bias)->off, D) : NULL;
+    for (size_t m = 0; m < (size_t)p->B * (size_t)l->rows; m++) {
+        const float *x = in + m * D;
+        float *y = out + m * D, mean, rstd;
+        row_stats(l, x, &mean, &rstd);
+        for (size_t i = 0; i < D; i++) y[i] = (x[i] - mean) * rstd * w[i] + (b != NULL ? b[i] : 0);
+    }
+    hdo__arena_rewind(p->work->arena, mark);
+}
+
+static void layernorm_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
+                          float *dout, float *din) {
+    (void)out;
+    (void)aux;
+    hdo_arena *a = p->work->arena;
+    size_t mark = hdo__arena_mark(a), D = (size_t)l->n_out, woff = hdo__param(p->net, l->weight)->off;
+    const float *w = p->x + woff;
+    double *dw = hdo__arena_doubles(a, D), *db = hdo__arena_doubles(a, D);
+    for (size_t i = 0; i < D; i++) dw[i] = db[i] = 0;
+    for (size_t m = 0; m < (size_t)p->B * (size_t)l->rows; m++) {
+        const float *x = in + m * D, *dy = dout + m * D;
+        float mean, rstd;
+        row_stats(l, x, &mean, &rstd);
+        double sum = 0, dot = 0;
+        for (size_t i = 0; i < D; i++) {
+            double xh = (double)((x[i] - mean) * rstd), t = (double)(dy[i] * w[i]);
+            dw[i] += (double)dy[i] * xh;
+            db[i] += (double)dy[i];
+            sum += t;
+            dot += t * xh;
+        }
+        if (din == NULL) continue;
+        float ms = (float)(sum / (double)D), md = (float)(dot / (double)D), *dx = din + m * D;
+        for (size_t i = 0; i < D; i++) dx[i] = rstd * (dy[i] * w[i] - ms - (x[i] - mean) * rstd * md);
+    }
+    for (size_t i = 0; i < D; i++) {
+        p->g[woff + i] = (float)dw[i] + (p->add ? p->g[woff + i] : 0);
+        if (l->bias < 0) continue;
+        float *g = p->g + hdo__param(p->net, l->bias)->off + i;
+        *g = (float)db[i] + (p->add ? *g : 0);
+    }
+    hdo__arena_rewind(a, mark);
+}
+
+static void layernorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                          const float *tin2, float *out, float *tout) {
+    (void)in2;
+    (void)tin2;
+    hdo_arena *a = p->work->arena;
+    size_t D = (size_t)l->n_out, rows = (size_t)p->B * (size_t)l->rows, woff = hdo__param(p->net, l->weight)->off;
+    const float *w = p->x + woff;
+    for (int r = 0; r < p->G; r++) {
+        size_t mark = hdo__arena_mark(a);
+        const float *tw = hdo__pass_tangent(p, r, woff, D);
+        const float *tb = l->bias >= 0 ? hdo__pass_tangent(p, r, hdo__param(p->net, l->bias)->off, D) : NULL;
+        for (size_t m = 0; m < rows; m++) {
+            const float *x = in + m * D, *tx = tin != NULL ? tin + ((size_t)r * rows + m) * D : NULL;
+            float *ty = tout + ((size_t)r * rows + m) * D, mean, rstd;
+            row_stats(l, x, &mean, &rstd);
+            double sum = 0, dot = 0;
+            for (size_t i = 0; tx != NULL && i < D; i++) {
+                sum += (double)tx[i];
+                dot += (double)tx[i] * (double)((x[i] - mean) * rstd);
+            }
+            float ms = (float)(sum / (double)D), md = (float)(dot / (double)D);
+            for (size_t i = 0; i < D; i++) {
+                float xh = (x[i] - mean) * rstd;
+                float t = tw[i] * xh + (tb != NULL ? tb[i] : 0);
+                if (tx != NULL) t += w[i] * rstd * (tx[i] - ms - xh * md);
+                ty[i] = t;
+            }
+        }
+        hdo__arena_rewind(a, mark);
+    }
+    layernorm_fwd(l, p, in, NULL, out, NULL);
+}
+
+static const hdo_layer_ops layernorm_ops = {.name = "layernorm", .inplace = true, .inplace_bwd = true, .needs_in = true,
+                                            .work = layernorm_work, .fwd = layernorm_fwd, .bwd = layernorm_bwd,
+                                            .jvp = layernorm_jvp};
+
+/* ---- constructors ---- */
+
+static bool add_norm_params(hdo_net *net, hdo_layer *l, const char *name, int n, bool bias) {
+    l->eps = 1e-5f;
+    l->n_out = n;
+    l->weight = hdo__layout_add(&net->params, name, "weight", HDO_ROLE_NORM, 1, (int[4]){n});
+    if (l->weight < 0) return false;
+    net->params.row[l->weight].arg = 1.0;
+    if (bias) l->bias = hdo__layout_add(&net->params, name, "bias", HDO_ROLE_NORM, 1, (int[4]){n});
+    return !bias || l->bias >= 0;
+}
+
+int hdo__batchnorm_add(hdo_net *net, const char *name, int in) {
+    const hdo_value *v = &net->value[in];
+    int C = v->C, k = hdo__net_layer(net, &batchnorm_ops, in, -1, *v);
+    if (k < 0) return -1;
+    hdo_layer *l = &net->layer[k];
+    l->rows = (int)(v->n / (size_t)C);
+    if (!add_norm_params(net, l, name, C, true)) return -1;
+    l->buffer = hdo__layout_add(&net->buffers, name, "running_mean", HDO_ROLE_BUFFER, 1, (int[4]){C});
+    int var = hdo__layout_add(&net->buffers, name, "running_var", HDO_ROLE_BUFFER, 1, (int[4]){C});
+    if (l->buffer < 0 || var < 0) return -1;
+    net->buffers.row[var].arg = 1.0;
+    l->aux_fixed = 2 * (size_t)C;
+    net->couples = true;
+    return l->out;
+}
+
+int hdo__layernorm_add(hdo_net *net, const char *name, int in, bool bias) {
+    const hdo_value *v = &net->value[in];
+    int D = v->seq ? v->W : (int)v->n, k = hdo__net_layer(net, &layernorm_ops, in, -1, *v);
+    if (k < 0) return -1;
+    net->layer[k].rows = (int)(v->n / (size_t)D);
+    return add_norm_params(net, &net->layer[k], name, D, bias) ? net->layer[k].out : -1;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Max-pool (ReLU fused when asked: max and ReLU commute, and after the pool it touches a quarter of the numbers), global
+ * average pool, and bilinear resizing of the input images.
+ *
+ *   max-pool   fwd  y = max over the window; positions outside the image do not count
+ *              bwd  dx = dy at the first maximum, whose place in the window is kept as one byte an output
+ *              jvp  ty = tx at the first maximum
+ */
+#include <math.h>
+#include <string.h>
+
+#include "nn/nn.h"
+
+/* ---- max-pool ---- */
+
+static size_t maxpool_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    return G > 0 ? hdo__arena_round((size_t)B * net->value[l->out].n) : 0; /* places, one byte an output */
+}
+
+/* One map (H, W) -> (Ho, Wo); place may be NULL. */
+static void pool_map(const hdo_conv *c, bool relu, const float *x, float *y, uint8_t *place) {
+    for (int oy = 0; oy < c->Ho; oy++)
+        for (int ox = 0; ox < c->Wo; ox++) {
+            float best = -INFINITY;
+            int at = 0;
+            for (int ky = 0; ky < c->kh; ky++) {
+                int iy = oy * c->stride - c->pad + ky;
+                if (iy < 0 || iy >= c->H) continue;
+                for (int kx = 0; kx < c->kw; kx++) {
+                    int ix = ox * c->stride - c->pad + kx;
+                    if (ix < 0 || ix >= c->W) continue;
+                    float v = x[(size_t)iy * (size_t)c->W + (size_t)ix];
+                    if (v > best || best == -INFINITY || isnan(v)) { /* the first of equals; a NaN is passed on */
+                        best = v;
+                        at = ky * c->kw + kx;
+                    }
+                }
+            }
+            if (relu && best < 0) best = 0;
+            *y++ = best;
+            if (place != NULL) *place++ = (uint8_t)at;
+        }
+}
+
+/* The common case, 2x2 without padding: rows are read once, and without places the compiler vectorises it. */
+static void pool_map_2x2(const hdo_conv *c, bool relu, const float *x, float *y, uint8_t *place) {
+    int Wo = c->Wo;
+    float floor_at = relu ? 0 : -INFINITY;
+    for (int oy = 0; oy < c->Ho; oy++) {
+        const float *p = x + (size_t)(2 * oy) * (size_t)c->W, *q = p + c->W;
+        float *to = y + (size_t)oy * (size_t)Wo;
+        if (place == NULL) {
+            for (int ox = 0; ox < Wo; ox++) {
+                float a = p[2 * ox] > p[2 * ox + 1] ? p[2 * ox] : p[2 * ox + 1];
+                float b = q[2 * ox] > q[2 * ox + 1] ? q[2 * ox] : q[2 * ox + 1];
+                float v = a > b ? a : b;
+                to[ox] = v < floor_at ? floor_at : v;
+            }
+            continue;
+        }
+        uint8_t *at = place + (size_t)oy * (size_t)Wo;
+        for (int ox = 0; ox < Wo; ox++) { /* selections, not branches: maxima are unpredictable */
+            float a0 = p[2 * ox], a1 = p[2 * ox + 1], b0 = q[2 * ox], b1 = q[2 * ox + 1];
+            int ra = a1 > a0, rb = b1 > b0;
+            float a = ra ? a1 : a0, b = rb ? b1 : b0;
+            int low = b > a;
+            float v = low ? b : a;
+            to[ox] = v < floor_at ? floor_at : v;
+            at[ox] = (uint8_t)(low ? 2 + rb : ra);
+        }
+    }
+}
+
+static bool is_2x2(const hdo_conv *c) { return c->kh == 2 && c->kw == 2 && c->stride == 2 && c->pad == 0; }
+
+typedef struct pool_args {
+    const hdo_layer *l;
+    const float *x, *dy;
+    float *y, *dx;
+    uint8_t *place;
+    bool add;
+} pool_args;
+
+/* Samples lo .. hi-1. */
+static void maxpool_piece(void *ctx, int lo, int hi, hdo_work *w) {
+    (void)w;
+    pool_args *v = ctx;
+    const hdo_conv *c = &v->l->geo;
+    size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo;
+    for (size_t m = (size_t)lo * (size_t)c->C; m < (size_t)hi * (size_t)c->C; m++) {
+        uint8_t *place = v->place != NULL ? v->place + m * yi : NULL;
+        if (is_2x2(c)) {
+            pool_map_2x2(c, v->l->relu, v->x + m * xi, v->y + m * yi, place);
+        } else {
+            pool_map(c, v->l->relu, v->x + m * xi, v->y + m * yi, place);
+        }
+    }
+}
+
+static void maxpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+    (void)in2;
+    pool_args v = {.l = l, .x = in, .y = out, .place = (uint8_t *)aux};
+    hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), maxpool_piece, &v);
+}
+
+static void maxpool_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
+                        float *dout, float *din) {
+    (void)in;
+    if (din == NULL) return;
+    const hdo_conv *c = &l->geo;
+    const uint8_t *place = (const uint8_t *)aux;
+    size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo, maps = (size_t)p->B * (size_t)c->C;
+    if (l->relu) hdo__relu_mask(maps * yi, out, dout);
+    memset(din, 0, maps * xi * sizeof(float));
+    for (size_t m = 0; m < maps; m++) {
+        float *dx = din + m * xi;
+        for (int oy = 0; oy < c->Ho; oy++)
+            for (int ox = 0; ox < c->Wo; ox++) {
+                size_t o = m * yi + (size_t)oy * (size_t)c->Wo + (size_t)ox;
+                int iy = oy * c->stride - c->pad + place[o] / c->kw, ix = ox * c->stride - c->pad + place[o] % c->kw;
+                dx[(size_t)iy * (size_t)c->W + (size_t)ix] += dout[o]; /* windows may overlap */
+            }
+    }
+}
+
+static void maxpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                        const float *tin2, float *out, float *tout) {
+    (void)in2;
+    (void)tin2;
+    const hdo_conv *c = &l->geo;
+    hdo_arena *a = p->work->arena;
+    size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo, maps = (size_t)p->B * (size_t)c->C;
+    size_t mark = hdo__arena_mark(a);
+    uint8_t *place = hdo__arena_take(a, maps * yi);
+    pool_args v = {.l = l, .x = in, .y = out, .place = place};
+    maxpool_piece(&v, 0, p->B, p->work);
+    for (int r = 0; r < p->G; r++) {
+        const float *tx = tin + (size_t)r * maps * xi;
+        float *ty = tout + (size_t)r * maps * yi;
+        for (size_t m = 0; m < maps; m++)
+            for (int oy = 0; oy < c->Ho; oy++) {
+                size_t o = m * yi + (size_t)oy * (size_t)c->Wo;
+                const float *row = tx + m * xi;
+                if (is_2x2(c)) {
+                    row += (size_t)(2 * oy) * (size_t)c->W;
+                    for (int ox = 0; ox < c->Wo; ox++) {
+                        uint8_t at = place[o + (size_t)ox];
+                        ty[o + (size_t)ox] = row[(size_t)(at >> 1) * (size_t)c->W + (size_t)(2 * ox + (at & 1))];
+                    }
+                    continue;
+                }
+                for (int ox = 0; ox < c->Wo; ox++) {
+                    int at = place[o + (size_t)ox];
+                    int iy = oy * c->stride - c->pad + at / c->kw, ix = ox * c->stride - c->pad + at % c->kw;
+                    ty[o + (size_t)ox] = row[(size_t)iy * (size_t)c->W + (size_t)ix];
+                }
+            }
+        if (l->relu) hdo__relu_mask(maps * yi, out, ty);
+    }
+    hdo__arena_rewind(a, mark);
+}
+
+static const hdo_layer_ops maxpool_ops = {
+    .name = "maxpool", .work = maxpool_work, .fwd = maxpool_fwd, .bwd = maxpool_bwd, .jvp = maxpool_jvp};
+
+/* ---- global average: (C, H, W) -> (C) ---- */
+
+static size_t no_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    (void)l;
+    (void)net;
+    (void)B;
+    (void)G;
+    return 0;
+}
+
+static void average(const hdo_layer *l, size_t maps, const float *x, float *y) {
+    size_t n = (size_t)l->geo.H * (size_t)l->geo.W;
+    for (size_t m = 0; m < maps; m++) {
+        double s = 0;
+        for (size_t i = 0; i < n; i++) s += (double)x[m * n + i];
+        y[m] = (float)(s / (double)n);
+    }
+}
+
+static void avgpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+    (void)in2;
+    (void)aux;
+    average(l, (size_t)p->B * (size_t)l->geo.C, in, out);
+}
+
+static void avgpool_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
+                        float *dout, float *din) {
+    (void)in;
+    (void)out;
+    (void)aux;
+    if (din == NULL) return;
+    size_t n = (size_t)l->geo.H * (size_t)l->geo.W, maps = (size_t)p->B * (size_t)l->geo.C;
+    float share = 1.0f / (float)n;
+    for (size_t m = 0; m < maps; m++)
+        for (size_t i = 0; i < n; i++) din[m * n + i] = dout[m] * share;
+}
+
+static void avgpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                        const float *tin2, float *out, float *tout) {
+    (void)in2;
+    (void)tin2;
+    size_t maps = (size_t)p->B * (size_t)l->geo.C;
+    average(l, maps, in, out);
+    average(l, (size_t)p->G * maps, tin, tout);
+}
+
+static const hdo_layer_ops avgpool_ops = {
+    .name = "avgpool", .work = no_work, .fwd = avgpool_fwd, .bwd = avgpool_bwd, .jvp = avgpool_jvp};
+
+/* ---- bilinear resizing of the input; half-pixel centres, as PyTorch's align_corners=False. No parameters before it,
+ * so it has neither gradient nor tangent. ---- */
+
+static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+    (void)in2;
+    (void)aux;
+    const hdo_conv *c = &l->geo;
+    size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo;
+    float sy = (float)c->H / (float)c->Ho, sx = (float)c->W / (float)c->Wo;
+    for (size_t m = 0; m < (size_t)p->B * (size_t)c->C; m++)
+        for (int oy = 0; oy < c->Ho; oy++) {
+            float fy = ((float)oy + 0.5f) * sy - 0.5f;
+            if (fy < 0) fy = 0;
+            int y0 = (int)fy, y1 = y0 + (y0 < c->H - 1);
+            float wy = fy - (float)y0;
+            const float *r0 = in + m * xi + (size_t)y0 * (size_t)c->W, *r1 = in + m * xi + (size_t)y1 * (size_t)c->W;
+            float *to = out + m * yi + (size_t)oy * (size_t)c->Wo;
+            for (int ox = 0; ox < c->Wo; ox++) {
+                float fx = ((float)ox + 0.5f) * sx - 0.5f;
+                if (fx < 0) fx = 0;
+                int x0 = (int)fx, x1 = x0 + (x0 < c->W - 1);
+                float wx = fx - (float)x0;
+                to[ox] = (1 - wy) * ((1 - wx) * r0[x0] + wx * r0[x1]) + wy * ((1 - wx) * r1[x0] + wx * r1[x1]);
+            }
+        }
+}
+
+static const hdo_layer_ops resize_ops = {.name = "resize", .work = no_work, .fwd = resize_fwd};
+
+/* ---- constructors ---- */
+
+int hdo__maxpool_add(hdo_net *net, int in, int kernel, int stride, int pad) {
+    const hdo_value *v = &net->value[in];
+    hdo_conv c = {.B = 1, .C = v->C, .H = v->H, .W = v->W, .O = v->C, .kh = kernel, .kw = kernel, .stride = stride, .pad = pad};
+    hdo__conv_init(&c);
+    if (c.Ho < 1 || c.Wo < 1 || pad >= kernel || kernel > 15) return -1;
+    bool relu = false;
+    if (net->n_layers > 0) { /* take over the ReLU of the layer in front */
+        hdo_layer *before = &net->layer[net->n_layers - 1];
+        relu = before->out == in && before->relu && !net->pinned[in];
+        if (relu) before->relu = false;
+    }
+    hdo_value out = {.n = (size_t)c.C * (size_t)c.Ho * (size_t)c.Wo, .C = c.C, .H = c.Ho, .W = c.Wo};
+    int k = hdo__net_layer(net, &maxpool_ops, in, -1, out);
+    if (k < 0) return -1;
+    net->layer[k].geo = c;
+    net->layer[k].relu = relu;
+    net->layer[k].aux = (out.n + 3) / 4;
+    return net->layer[k].out;
+}
+
+int hdo__avgpool_add(hdo_net *net, int in) {
+    const hdo_value *v = &net->value[in];
+    hdo_value out = {.n = (size_t)v->C, .C = v->C, .H = 1, .W = 1};
+    int k = hdo__net_layer(net, &avgpool_ops, in, -1, out);
+    if (k < 0) return -1;
+    net->layer[k].geo = (hdo_conv){.B = 1, .C = v->C, .H = v->H, .W = v->W};
+    return net->layer[k].out;
+}
+
+int hdo__resize_add(hdo_net *net, int in, int H, int W) {
+    const hdo_value *v = &net->value[in];
+    hdo_value out = {.n = (size_t)v->C * (size_t)H * (size_t)W, .C = v->C, .H = H, .W = W};
+    int k = hdo__net_layer(net, &resize_ops, in, -1, out);
+    if (k < 0) return -1;
+    net->layer[k].geo = (hdo_conv){.B = 1, .C = v->C, .H = v->H, .W = v->W, .Ho = H, .Wo = W};
+    return net->layer[k].out;
+}

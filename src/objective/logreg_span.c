@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the loss of a batch of softmax regression sees of a direction: the changes of its B x C logits, X U' with
+ * features X (B, p + 1; the last column is one, for the bias) and directions U (C, p + 1). For every class the row space
+ * is that of X. With the Gram matrix K = X X' = L L' (pivoted Cholesky, rank m <= B),
+ *
+ *     Q = X_piv' L_piv^-T   (p + 1, m) acting on each class,      X Q = L   (B, m),      k = m C.
+ *
+ * Rows that are combinations of others (repeated samples, B > p + 1) have no pivot: their row of L says how. Inside one
+ * tensor the same holds with the columns of that tensor: p features, or the column of ones.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "objective/logreg.h"
+
+/* A pivot below this part of the largest diagonal entry is round-off: the Gram matrix is good to 1e-16, so a kept
+ * column of Q is orthonormal to 1e-5 at worst, and what is dropped changes a logit by 3e-6 of its size at worst. */
+#define RANK_TOL 1e-11
+
+typedef struct span_state {
+    bool weight, bias;  /* which columns of X count */
+    int m;              /* rank */
+    int *pivot;         /* (m) rows */
+    double *L;          /* (B, m) with leading dimension B */
+    double *prob;       /* (B, C) softmax at x */
+    double *delta;      /* (B, C) scratch */
+    float *coef;        /* (B, C) scratch */
+} span_state;
+
+static size_t lr_span_bytes(const hdo_objective *o, int batch) {
+    const hdo_logreg *f = (const hdo_logreg *)o;
+    size_t B = (size_t)batch, n = B * (size_t)f->C;
+    return hdo__arena_round(sizeof(span_state)) + hdo__arena_round(B * sizeof(int)) +
+           2 * hdo__arena_round(B * B * sizeof(double)) + 2 * hdo__arena_round(n * sizeof(double)) +
+           hdo__arena_round(n * sizeof(float)) + hdo__arena_round(B * sizeof(double));
+}
+
+static int lr_span_most(const hdo_objective *o, int batch) {
+    const hdo_logreg *f = (const hdo_logreg *)o;
+    return (batch < f->p + 1 ? batch : f->p + 1) * f->C;
+}
+
+/* K (B, B) -> L (B, m), pivots; returns m. K is overwritten. Diagonal pivoting: the largest remaining entry first. */
+static int pivoted_cholesky(int n, double *K, double *L, int *pivot, int most) {
+    size_t B = (size_t)n;
+    double largest = 0.0;
+    for (size_t i = 0; i < B; i++) largest = K[i * B + i] > largest ? K[i * B + i] : largest;
+    int m = 0;
+    for (; m < n && m < most; m++) {
+        size_t top = 0;
+        for (size_t i = 1; i < B; i++) top = K[i * B + i] > K[top * B + top] ? i : top;
+        if (!(K[top * B + top] > RANK_TOL * largest)) break;
+        double root = sqrt(K[top * B + top]);
+        pivot[m] = (int)top;
+        for (size_t i = 0; i < B; i++) L[i * B + (size_t)m] = K[i * B + top] / root;
+        for (int j = 0; j < m; j++) L[(size_t)pivot[j] * B + (size_t)m] = 0.0; /* earlier pivots: zero but for round-off */
+        for (size_t i = 0; i < B; i++) {
+            for (size_t j = 0; j < B; j++) K[i * B + j] -= L[i * B + (size_t)m] * L[j * B + (size_t)m];
+        }
+        for (size_t i = 0; i < B; i++) K[top * B + i] = K[i * B + top] = 0.0;
+    }
+    return m;
+}
+
+static double softmax(int B, int C, const float *z, const int32_t *label, double *prob) {
+    double sum = 0.0;
+    for (int i = 0; i < B; i++) {
+        const float *zi = z + (size_t)i * (size_t)C;
+        double *pi = prob + (size_t)i * (size_t)C, total = 0.0;
+        float top = zi[0];
+        for (int c = 1; c < C; c++) top = zi[c] > top ? zi[c] : top;
+        for (int c = 0; c < C; c++) total += pi[c] = exp((double)zi[c] - (double)top);
+        for (int c = 0; c < C; c++) pi[c] /= total;
+        sum += log(total) + (double)top - (double)zi[label[i]];
+    }
+    return sum / (double)B;
+}
+
+static hdo_status lr_span_open(const hdo_objective *o, const hdo_batch *b, const float *x, int tensor, hdo_work *w,
+                               hdo_span *out) {
+    const hdo_logreg *f = (const hdo_logreg *)o;
+    size_t B = (size_t)b->size, n = B * (size_t)f->C, p = (size_t)f->p;
+    span_state *s = hdo__arena_take(w->arena, sizeof *s);
+    *s = (span_state){.weight = tensor != 1, .bias = tensor != 0};
+    s->pivot = hdo__arena_take(w->arena, B * sizeof(int));
+    s->L = hdo__arena_doubles(w->arena, B * B);
+    s->prob = hdo__arena_doubles(w->arena, n);
+    s->delta = hdo__arena_doubles(w->arena, n);
+    s->coef = hdo__arena_floats(w->arena, n);
+    hdo__logreg_logits(f, b->size, b->in, x, s->coef);
+    double loss = softmax(b->size, f->C, s->coef, b->label, s->prob) + hdo__logreg_regulariser(f, x);
+
+    size_t mark = hdo__arena_mark(w->arena);
+    double *K = hdo__arena_doubles(w->arena, B * B);
+    for (size_t i = 0; i < B; i++) {
+        for (size_t j = 0; j <= i; j++) {
+            double v = (s->weight ? hdo__dot(p, b->in + i * p, b->in + j * p) : 0.0) + (s->bias ? 1.0 : 0.0);
+            K[i * B + j] = K[j * B + i] = v;
+        }
+    }
+    s->m = pivoted_cholesky(b->size, K, s->L, s->pivot, f->p * (s->weight ? 1 : 0) + (s->bias ? 1 : 0));
+    hdo__arena_rewind(w->arena, mark);
+    *out = (hdo_span){.tensor = tensor, .k = s->m * f->C, .loss = loss, .state = s};
+    return HDO_OK;
+}
+
+/* sum_c p_c (e^(t_c) - 1), without cancellation. Small t by series, which compilers turn into vector code: the first term
+ * left out is below 1e-18 for |t| <= 1/16. */
+static double mean_expm1(int C, const double *prob, const double *t, double largest) {
+    double sum = 0.0;
+    if (largest <= 0.0625) {
+        for (int c = 0; c < C; c++) {
+            double a = t[c];
+            double series = 1.0 + a / 2.0 * (1.0 + a / 3.0 * (1.0 + a / 4.0 * (1.0 + a / 5.0 * (1.0 + a / 6.0 *
+                            (1.0 + a / 7.0 * (1.0 + a / 8.0 * (1.0 + a / 9.0)))))));
+            sum += prob[c] * (a * series);
+        }
+        return sum;
+    }
+    for (int c = 0; c < C; c++) sum += prob[c] * expm1(t[c]);
+    return sum;
+}
+
+/* Per sample: log sum_c p_c e^(t_c) - t_y with t = nu L y. y_r is (C, m). */
+static void lr_span_diff(const hdo_objective *o, const hdo_batch *b, const hdo_span *span, double nu, int n,
+                         const float *y, hdo_work *w, double *diff) {
+    const hdo_logreg *f = (const hdo_logreg *)o;
+    const span_state *s = span->state;
+    size_t B = (size_t)b->size, C = (size_t)f->C, m = (size_t)s->m;
+    (void)w;
+    for (int r = 0; r < n; r++) {
+        const float *yr = y + (size_t)r * C * m;
+        double sum = 0.0;
+        for (size_t i = 0; i < B; i++) {
+            const double *Li = s->L + i * B;
+            double *t = s->delta, largest = 0.0;
+            for (size_t c = 0; c < C; c++) {
+                double v = 0.0;
+                for (size_t j = 0; j < m; j++) v += Li[j] * (double)yr[c * m + j];
+                t[c] = nu * v;
+                largest = fabs(t[c]) > largest ? fabs(t[c]) : largest;
+            }
+            sum += log1p(mean_expm1(f->C, s->prob + i * C, t, largest)) - t[b->label[i]];
+        }
+        diff[r] = sum / (double)b->size;
+    }
+}
+
+/* Solves L_piv v = v (transposed: L_piv' v = v), L_piv (m, m) the rows of the pivots: lower triangular. */
+static void solve(const span_state *s, size_t B, bool transposed, double *v) {
+    int m = s->m;
+    for (int q = 0; q < m; q++) {
+        int j = transposed ? m - 1 - q : q;
+        const double *Lj = s->L + (size_t)s->pivot[j] * B;
+        double a = v[j];
+        if (transposed) {
+            for (int i = j + 1; i < m; i++) a -= s->L[(size_t)s->pivot[i] * B + (size_t)j] * v[i];
+        } else {
+            for (int i = 0; i < j; i++) a -= Lj[i] * v[i];
+        }
+        v[j] = a / Lj[j];
+    }
+}
+
+/* Q'z = L_piv^-1 X_piv z, class by class; out (C, m). */
+static void lr_span_project(const hdo_objective *o, const hdo_batch *b, const hdo_span *span, const float *z, hdo_work *w,
+                            double *out) {
+    const hdo_logreg *f = (const hdo_logreg *)o;
+    const span_state *s = span->state;
+    size_t B = (size_t)b->size, C = (size_t)f->C, m = (size_t)s->m;
+    const float *zb = z + C * (size_t)f->p;
+    (void)w;
+    if (s->weight) f->kernels->gemm(false, true, b->size, f->C, f->p, 1.0f, b->in, f->p, z, f->p, 0.0f, s->coef, f->C);
+    for (size_t c = 0; c < C; c++) {
+        for (size_t j = 0; j < m; j++) {
+            out[c * m + j] = (s->weight ? (double)s->coef[(size_t)s->pivot[j] * C + c] : 0.0) +
+                             (s->bias ? (double)zb[c] : 0.0);
+        }
+        solve(s, B, false, out + c * m);
+    }
+}
+
+/* g += Q v = X_piv' L_piv^-T v, class by class; v (C, m). */
+static void lr_span_expand(const hdo_objective *o, const hdo_batch *b, const hdo_span *span, const double *v, hdo_work *w,
+                           float *g) {
+    const hdo_logreg *f = (const hdo_logreg *)o;
+    const span_state *s = span->state;
+    size_t mark = hdo__arena_mark(w->arena), B = (size_t)b->size, C = (size_t)f->C, m = (size_t)s->m;
+    float *gb = g + C * (size_t)f->p;
+    double *a = hdo__arena_doubles(w->arena, m);
+    memset(s->coef, 0, B * C * sizeof(float)); /* rows without pivot stay zero */
+    for (size_t c = 0; c < C; c++) {
+        double sum = 0.0;
+        memcpy(a, v + c * m, m * sizeof *a);
+        solve(s, B, true, a);
+        for (size_t j = 0; j < m; j++) {
+            s->coef[(size_t)s->pivot[j] * C + c] = (float)a[j];
+            sum += a[j];
+        }
+        if (s->bias) gb[c] += (float)sum;
+    }
+    if (s->weight) f->kernels->gemm(true, false, f->C, f->p, b->size, 1.0f, s->coef, f->C, b->in, f->p, 1.0f, g, f->p);
+    hdo__arena_rewind(w->arena, mark);
+}
+
+static void lr_span_rest(const hdo_objective *o, const hdo_span *span, const float *x, float *g) {
+    const hdo_logreg *f = (const hdo_logreg *)o;
+    size_t off = span->tensor < 0 ? 0 : o->tensors[span->tensor].off;
+    size_t len = span->tensor < 0 ? o->d : o->tensors[span->tensor].len;
+    if (f->l2 > 0.0) hdo__axpy(len, (float)f->l2, x + off, g + off);
+}
+
+const hdo_span_ops hdo__logreg_span = {
+    .work_bytes = lr_span_bytes,
+    .most = lr_span_most,
+    .open = lr_span_open,
+    .diff = lr_span_diff,
+    .project = lr_span_project,
+    .expand = lr_span_expand,
+    .rest = lr_span_rest,
+};

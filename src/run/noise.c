@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measured noise of a class of nodes, a = E|G - E G|^2 of one estimate, for `lr: balanced` and `average: noise`.
+ *
+ * docs/theory.md 3.8: with step sizes in the ratio eta0/eta1 = a1/a0 zeroth-order nodes always lower the noise of the
+ * mean model. The noise is measured twice, at the start and at the end of the warm-up, from pairs of independent
+ * estimates at the same model, a = E|G - G'|^2 / 2: no mean vector is needed. Batches and directions are addressed far
+ * beyond the steps of the run, so measuring changes nothing else.
+ */
+#include <math.h>
+
+#include "base/vec.h"
+#include "run/run_internal.h"
+
+enum { NODES = 4, PAIRS = 8 }; /* of each class: 32 differences, about 25% standard error in the worst case d = 1 */
+#define FAR_STEP INT64_C(0xF0000000) /* steps of a run stay below 2^32; config check keeps them below this when needed */
+
+bool hdo__run_wants_noise(const hdo_run *r) {
+    bool wanted = r->config.mixing.average.id == HDO_AVERAGE_NOISE;
+    for (int k = 0; k < r->n_classes; k++) wanted = wanted || r->classes[k].balanced;
+    return wanted && (r->step == 0 || r->step == r->config.warmup);
+}
+
+static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int64_t number, hdo_work *w, float *g) {
+    size_t mark = hdo__arena_mark(w->arena);
+    hdo_batch b = hdo__run_batch(r, c, node, FAR_STEP + number, w->arena);
+    b.step = FAR_STEP + number;
+    hdo_request q = {.batch = &b,
+                     .x = r->rows.X + (size_t)(node - r->rows.first) * r->rows.ld,
+                     .seed = (uint64_t)r->config.seed,
+                     .node = (uint32_t)node,
+                     .step = FAR_STEP + number,
+                     .eta = r->lr[k] > 0.0 ? r->lr[k] : c->schedule.lr};
+    hdo_estimate_info info = {0};
+    hdo_status st = c->estimator.ops->estimate(&c->estimator, r->objective, &q, w, g, &info);
+    hdo__arena_rewind(w->arena, mark);
+    return st;
+}
+
+/* One slot per class and measured node; the others stay zero, so that a sum over ranks is exact. */
+static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][NODES]) {
+    hdo_work w = {&r->team.arena[0], &r->team};
+    size_t mark = hdo__arena_mark(w.arena);
+    float *g = hdo__arena_floats(w.arena, r->objective->d + r->objective->n_buf);
+    float *h = hdo__arena_floats(w.arena, r->objective->d + r->objective->n_buf);
+    hdo_status st = HDO_OK;
+    for (int k = 0; k < r->n_classes; k++) {
+        const hdo_class *c = &r->classes[k];
+        for (int i = 0; i < NODES && i < c->count; i++) {
+            int node = c->first + i;
+            if (node < r->rows.first || node >= r->rows.first + r->rows.count) continue;
+            for (int p = 0; p < PAIRS && st == HDO_OK; p++) {
+                st = estimate(r, c, k, node, 2 * p, &w, g);
+                if (st == HDO_OK) st = estimate(r, c, k, node, 2 * p + 1, &w, h);
+                sum[k][i] += 0.5 * hdo__distsq(r->objective->d, g, h) / PAIRS;
+            }
+        }
+    }
+    hdo__arena_rewind(w.arena, mark);
+    return st;
+}
+
+hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e) {
+    double sum[HDO_CLASSES_MAX][NODES] = {{0}};
+    hdo_status st = measure(r, sum);
+    if (st != HDO_OK) return hdo__fail(e, st, "the noise of the classes could not be measured");
+    st = r->transport->ops->reduce_sum(r->transport, &sum[0][0], HDO_CLASSES_MAX * NODES, e);
+    if (st != HDO_OK) return st;
+    int reference = -1; /* the first class with a rate of its own */
+    for (int k = 0; k < r->n_classes; k++) {
+        hdo_class *c = &r->classes[k];
+        int nodes = c->count < NODES ? c->count : NODES;
+        double a = 0.0;
+        for (int i = 0; i < nodes; i++) a += sum[k][i] / nodes;
+        if (!isfinite(a) || !(a > 0.0)) {
+            return hdo__fail(e, HDO_E_UNSUPPORTED,
+                             "class '%s' has no measurable noise (%g): `balanced` rates and `noise` weights need some",
+                             r->config.population[k].name, a);
+        }
+        c->noise = a;
+        if (reference < 0 && !c->balanced) reference = k;
+    }
+    for (int k = 0; k < r->n_classes; k++) {
+        hdo_class *c = &r->classes[k];
+        if (!c->balanced) continue;
+        const hdo_class *ref = &r->classes[reference];
+        c->schedule.lr = ref->schedule.lr * ref->noise / c->noise;
+        hdo__run_log(r, HDO_LOG_INFO, "balanced: noise of '%s' is %.4g times that of '%s'; its lr is %.4g (step %lld)",
+                     r->config.population[k].name, c->noise / ref->noise, r->config.population[reference].name,
+                     c->schedule.lr, (long long)r->step);
+    }
+    return HDO_OK;
+}

