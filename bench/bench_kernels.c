@@ -51,12 +51,16 @@ typedef struct backend {
     double slow; /* > 0: at most this many repetitions */
 } backend;
 
+static bool wanted(const char *bench, const char *shape) {
+    char key[160];
+    snprintf(key, sizeof key, "%s,%s", bench, shape);
+    return strstr(key, filter) != NULL;
+}
+
 static void measure(const char *bench, const char *shape, const backend *b, int count, void *arg, double flops) {
     static double t[MAX_BACKENDS][MAX_REPS];
     int reps[MAX_BACKENDS] = {0}, inner[MAX_BACKENDS];
-    char key[128];
-    snprintf(key, sizeof key, "%s,%s", bench, shape);
-    if (strstr(key, filter) == NULL) return;
+    if (!wanted(bench, shape)) return;
     for (int i = 0; i < count; i++) { /* warm up; short calls are timed several at a time (20 us) */
         double t0 = now();
         b[i].call(arg);
@@ -111,6 +115,7 @@ GEMM_CALL(gemm_blas, hdo__blas_gemm)
 static void bench_gemm(bool ta, bool tb, int M, int N, int K) {
     char shape[64];
     snprintf(shape, sizeof shape, "%c%c_%dx%dx%d", ta ? 't' : 'n', tb ? 't' : 'n', M, N, K);
+    if (!wanted("gemm", shape)) return;
     gemm_case g = {ta, tb, M, N, K, NULL, NULL, NULL};
     g.A = randoms((size_t)M * (size_t)K);
     g.B = randoms((size_t)N * (size_t)K);
@@ -236,7 +241,7 @@ static void bench_conv(const char *net, int B, int C, int side, int O, int k, in
     hdo__conv_init(c);
     char shape[96];
     snprintf(shape, sizeof shape, "%s_B%d_%dx%dx%d_O%d_k%ds%dp%d", net, B, C, side, side, O, k, stride, pad);
-    if (strstr(shape, filter) == NULL && strstr("conv_fwd,conv_bwd_x,conv_bwd_w", filter) == NULL) return;
+    if (!wanted("conv_fwd", shape) && !wanted("conv_bwd_x", shape) && !wanted("conv_bwd_w", shape)) return;
     size_t nx = (size_t)B * (size_t)C * (size_t)side * (size_t)side, nw = (size_t)O * (size_t)C * (size_t)(k * k);
     size_t ny = (size_t)B * (size_t)O * (size_t)c->Ho * (size_t)c->Wo;
     q.ref = hdo__kernels(HDO_KERNELS_REF);

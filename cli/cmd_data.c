@@ -212,8 +212,8 @@ static void json_stats(const hdo_data_stats *t, const char *name, const char *wh
     json_text("name", name);
     printf(", ");
     json_text("part", which);
-    printf(", \"count\": %lld, \"classes\": %d, \"shape\": [%d, %d, %d], \"vocab\": %d, ", (long long)t->count, t->classes,
-           t->shape[0], t->shape[1], t->shape[2], t->vocab);
+    printf(", \"count\": %lld, \"classes\": %d, \"shape\": [%d, %d, %d], \"vocab\": %d, ", (long long)t->count,
+           t->classes, t->shape[0], t->shape[1], t->shape[2], t->vocab);
     for (int k = 0; k < 2; k++) {
         printf("\"%s\": [", k == 0 ? "mean" : "sd");
         for (int c = 0; c < 4 && c < t->shape[0] && t->vocab == 0; c++) {

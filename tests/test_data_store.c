@@ -22,8 +22,8 @@
 #include "data/data_impl.h"
 #include "data/store.h"
 
-#define MNIST_LOAD_S 0.3 /* promised; measured 0.02 */
-#define CIFAR_LOAD_S 1.0 /* promised; measured 0.05 */
+#define MNIST_LOAD_S 0.3 /* promised, for a stamped set in the store; measured 0.0003 */
+#define CIFAR_LOAD_S 1.0 /* the same; measured 0.018 */
 
 static char real_dir[1024]; /* the user's data folder, before the tests point elsewhere */
 static char own_dir[64];

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 — Gaussian mixtures: geometry of the means, and the Bayes error against a count. */
+/* SPDX-License-Identifier: Apache-2.0 — Gaussian mixtures: geometry of the means, the Bayes error against a count. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -225,7 +225,7 @@ static void run_random(const conv_fns *f) {
     static const int kernel[] = {1, 3, 5, 7};
     for (int i = 0; i < 300; i++) {
         const uint32_t *u = r + 10 * i;
-        hdo_conv c = {.B = 1 + (int)(u[0] % 5), .C = 1 + (int)(u[1] % 17), .H = 1 + (int)(u[2] % 15),
+        hdo_conv c = {.B = 1 + (int)(u[0] % 11), .C = 1 + (int)(u[1] % 17), .H = 1 + (int)(u[2] % 15),
                       .W = 1 + (int)(u[3] % 15), .O = 1 + (int)(u[4] % 17), .kh = kernel[u[5] % 4],
                       .stride = 1 + (int)(u[6] % 3 == 0), .pad = (int)(u[7] % 4)};
         c.kw = u[8] % 4 == 0 ? kernel[u[9] % 4] : c.kh;
@@ -258,6 +258,11 @@ static void run_resnet18(const conv_fns *f) { /* 32 x 32 input: the distinct sha
                                {512, 512, 1, 3, 1, 1}, {256, 512, 2, 1, 2, 0}};
     for (size_t i = 0; i < sizeof l / sizeof l[0]; i++)
         check_conv(f, conv(2, l[i][0], l[i][2], l[i][2], l[i][1], l[i][3], l[i][4], l[i][5]));
+    /* Small maps with more samples go by pixel: the same layers, fewer channels (neither a multiple of a tile). */
+    for (size_t i = 2; i < sizeof l / sizeof l[0]; i++)
+        check_conv(f, conv(9 + (int)i, l[i][0] / 8 + 1, l[i][2], l[i][2], l[i][1] / 8 + 3, l[i][3], l[i][4], l[i][5]));
+    check_conv(f, conv(11, 256, 2, 2, 70, 3, 1, 1)); /* several blocks of depth */
+    check_conv(f, conv(50, 70, 4, 4, 40, 3, 1, 1));  /* several blocks of columns */
 }
 
 static void run_edges(const conv_fns *f) {

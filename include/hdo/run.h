@@ -105,7 +105,18 @@ HDO_API char *hdo_run_summary(const hdo_run *r);
  * command_line goes to the manifest, may be NULL. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e);
 
-/* Writes summary.json. */
+/* Writes a checkpoint of the present step into the run's folder (checkpoints/step-N.safetensors and .json) and drops the
+ * oldest ones beyond checkpoint.keep. hdo_run_advance does this by itself as the configuration says. */
+HDO_API hdo_status hdo_run_save(hdo_run *r, hdo_error *e);
+
+/* Continues the run stored in dir from its newest checkpoint, bit for bit: the configuration is the stored one, rows
+ * after the checkpoint are dropped from metrics.jsonl and will be written again. threads: 0 keeps the stored setting. */
+HDO_API hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const hdo_hooks *hooks, hdo_error *e);
+
+/* Writes summary.json, and a last checkpoint unless the run diverged. */
 HDO_API hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e);
+
+/* The configuration a run was wired from. Borrowed. */
+HDO_API const hdo_config *hdo_run_config(const hdo_run *r);
 
 #endif

@@ -17,6 +17,15 @@ static const uint32_t K[64] = {
 
 static uint32_t rotr(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
 
+/* One round: d and h change, the others are read. kw is the round constant plus the message word. */
+static inline void round_one(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f, uint32_t g,
+                             uint32_t *h, uint32_t kw) {
+    uint32_t t1 = *h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + ((e & f) ^ (~e & g)) + kw;
+    uint32_t t2 = (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    *d += t1;
+    *h = t1 + t2;
+}
+
 static void compress(uint32_t h[8], const unsigned char *p) {
     uint32_t w[64];
     for (int i = 0; i < 16; i++) {
@@ -27,19 +36,18 @@ static void compress(uint32_t h[8], const unsigned char *p) {
         uint32_t s1 = rotr(w[i - 2], 17) ^ rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
         w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
-    uint32_t v[8];
-    memcpy(v, h, sizeof v);
-    for (int i = 0; i < 64; i++) {
-        uint32_t s1 = rotr(v[4], 6) ^ rotr(v[4], 11) ^ rotr(v[4], 25);
-        uint32_t ch = (v[4] & v[5]) ^ (~v[4] & v[6]);
-        uint32_t t1 = v[7] + s1 + ch + K[i] + w[i];
-        uint32_t s0 = rotr(v[0], 2) ^ rotr(v[0], 13) ^ rotr(v[0], 22);
-        uint32_t maj = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        uint32_t t2 = s0 + maj;
-        memmove(v + 1, v, 7 * sizeof v[0]);
-        v[4] += t1;
-        v[0] = t1 + t2;
+    uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5], g = h[6], k = h[7];
+    for (int i = 0; i < 64; i += 8) { /* eight rounds: the letters rotate through the arguments instead of in memory */
+        round_one(a, b, c, &d, e, f, g, &k, K[i] + w[i]);
+        round_one(k, a, b, &c, d, e, f, &g, K[i + 1] + w[i + 1]);
+        round_one(g, k, a, &b, c, d, e, &f, K[i + 2] + w[i + 2]);
+        round_one(f, g, k, &a, b, c, d, &e, K[i + 3] + w[i + 3]);
+        round_one(e, f, g, &k, a, b, c, &d, K[i + 4] + w[i + 4]);
+        round_one(d, e, f, &g, k, a, b, &c, K[i + 5] + w[i + 5]);
+        round_one(c, d, e, &f, g, k, a, &b, K[i + 6] + w[i + 6]);
+        round_one(b, c, d, &e, f, g, k, &a, K[i + 7] + w[i + 7]);
     }
+    const uint32_t v[8] = {a, b, c, d, e, f, g, k};
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 

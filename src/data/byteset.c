@@ -12,7 +12,7 @@
 #include "data/data_impl.h"
 
 enum { PAD = 4 };   /* crop of the padded image: torchvision's RandomCrop(size, padding=4) */
-enum { AHEAD = 4 }; /* rows asked for in advance: 2 and 4 measured alike, 0 twice as slow (bench_gather) */
+enum { AHEAD = 4 }; /* rows asked for in advance: 256 MNIST rows took 200 us with 0, 90 to 125 us with 4 */
 
 typedef struct byteset {
     hdo_dataset ds;
@@ -73,7 +73,7 @@ static void lookup_moved(const uint8_t *src, const float *t, int h, int w, int d
     }
 }
 
-/* Rows stand anywhere in the set: asking for them some samples ahead halves the time of a batch. (bench_gather) */
+/* Rows stand anywhere in the set: asking for them some samples ahead saves the waiting. (bench_gather) */
 static void ask_for(const uint8_t *p, size_t n) {
 #ifdef __GNUC__
     for (size_t i = 0; i < n; i += 64) __builtin_prefetch(p + i);

@@ -347,10 +347,19 @@ static void judge(hdo_run *r) {
     }
 }
 
-static bool due(const hdo_run *r) {
+bool hdo__run_due(const hdo_run *r) {
     int64_t total = r->config.warmup + r->config.steps;
     bool last = r->step >= total || r->stop != HDO_RUNNING;
     return last || r->step == 0 || (r->config.eval.every > 0 && r->step % r->config.eval.every == 0);
+}
+
+/* A checkpoint by steps or by time. A diverged run keeps its last good one. */
+static hdo_status save_if_due(hdo_run *r, hdo_error *e) {
+    const hdo_checkpoint_config *c = &r->config.checkpoint;
+    if (r->dir[0] == '\0' || r->stop == HDO_DIVERGED) return HDO_OK;
+    bool by_step = c->every > 0 && r->step % c->every == 0;
+    bool by_time = c->every_s > 0.0 && hdo__now_s() - r->saved_s >= c->every_s;
+    return by_step || by_time ? hdo_run_save(r, e) : HDO_OK;
 }
 
 hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
@@ -369,10 +378,11 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
         const double limit = r->config.stop.time_s;
         if (limit > 0.0 && r->stop == HDO_RUNNING && hdo__now_s() - r->start_s > limit) r->stop = HDO_TIMEOUT;
         if (st == HDO_OK && r->trace_fd >= 0) st = trace(r, e);
-        if (st == HDO_OK && due(r)) {
+        if (st == HDO_OK && hdo__run_due(r)) {
             st = evaluate(r, e);
             if (st == HDO_OK) judge(r);
         }
+        if (st == HDO_OK) st = save_if_due(r, e);
     }
     if (why != NULL) *why = r->stop;
     return st;
@@ -395,8 +405,10 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     r->config = *c;
     r->log_fd = -1;
     r->trace_fd = -1;
+    r->saved_step = -1;
     if (hooks != NULL) r->hooks = *hooks;
     r->start_s = hdo__now_s();
+    r->saved_s = r->start_s;
     st = hdo__run_wire(r, e);
     if (st != HDO_OK) {
         hdo_run_destroy(r);
@@ -405,6 +417,29 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     *out = r;
     return HDO_OK;
 }
+
+hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const hdo_hooks *hooks, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    *out = NULL;
+    if (strlen(dir) >= HDO_PATH_MAX - 64) return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
+    hdo_config *c = hdo__alloc(sizeof *c);
+    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
+    hdo_config_default(c);
+    snprintf(path, sizeof path, "%s/config.yaml", dir);
+    hdo_status st = hdo_config_load(c, path, e);
+    if (threads > 0) c->threads = threads;
+    if (st == HDO_OK) st = hdo_run_create(out, c, hooks, e);
+    hdo__free(c);
+    if (st == HDO_OK) st = hdo__run_restore(*out, dir, e);
+    if (st == HDO_OK) st = hdo__run_open_logs(*out, e);
+    if (st != HDO_OK) {
+        hdo_run_destroy(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+const hdo_config *hdo_run_config(const hdo_run *r) { return &r->config; }
 
 void hdo_run_destroy(hdo_run *r) {
     if (r == NULL) return;

@@ -77,6 +77,8 @@ struct hdo_run {
     int64_t timed_steps; /* the first few, on one thread, decide whether threads pay: see worth_threads */
     double timed_s, quickest_s;
     char dir[HDO_PATH_MAX]; /* run folder, or empty */
+    int64_t saved_step;     /* of the last checkpoint; -1: none */
+    double saved_s;
     int log_fd;             /* log.txt, or -1 */
     int trace_fd;           /* trace.jsonl, or -1 */
 };
@@ -85,6 +87,16 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
 void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
 int hdo__class_of(const hdo_run *r, int node);
 hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a);
+
+bool hdo__run_due(const hdo_run *r); /* is an evaluation due at this step? */
+
+/* Loads the newest checkpoint of dir into a freshly wired run (checkpoint.c). */
+hdo_status hdo__run_restore(hdo_run *r, const char *dir, hdo_error *e);
+
+void hdo__checkpoints_remove(const char *dir);
+
+/* Opens metrics.jsonl, log.txt and trace.jsonl of r->dir for appending (rundir.c). */
+hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);
 
 /* Measures the noise of the classes at the present models and sets the rates of balanced classes (noise.c). */
 hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e);

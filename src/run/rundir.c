@@ -183,6 +183,36 @@ static bool holds_run(const char *dir) {
     return false;
 }
 
+hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    int64_t resumed_at = r->step > 0 ? r->step : -1;
+    hdo__path_join(path, sizeof path, r->dir, "metrics.jsonl");
+    hdo_status st = hdo__sink_jsonl_create(&r->sinks[r->n_sinks], path, &r->config, e);
+    if (st == HDO_OK) r->n_sinks++;
+    if (st == HDO_OK) st = hdo__sinks_open(r->sinks, &r->n_sinks, HDO_SINKS_MAX, r->dir, &r->config, resumed_at, e);
+    if (st != HDO_OK) return st;
+    hdo__path_join(path, sizeof path, r->dir, "log.txt");
+    r->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (r->config.eval.trace) {
+        hdo__path_join(path, sizeof path, r->dir, "trace.jsonl");
+        r->trace_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (r->trace_fd < 0) return hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path, strerror(errno));
+    }
+    return HDO_OK;
+}
+
+/* Removes what an earlier run left in the folder: only files of ours. */
+static void remove_run(const char *dir) {
+    static const char *const old[] = {"metrics.jsonl", "summary.json", "config.yaml",
+                                      "manifest.json", "log.txt",      "trace.jsonl"};
+    char path[HDO_PATH_MAX + 64];
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
+        if (hdo__path_join(path, sizeof path, dir, old[i])) unlink(path);
+    }
+    hdo__sinks_remove(dir);
+    hdo__checkpoints_remove(dir);
+}
+
 hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
     if (strlen(dir) >= sizeof r->dir - 32) return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
@@ -190,11 +220,7 @@ hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const cha
         if (!force) {
             return hdo__fail(e, HDO_E_CONFIG, "'%s' already holds a run; choose another folder with -o, or --force to replace it", dir);
         }
-        static const char *const old[] = {"metrics.jsonl", "summary.json", "config.yaml", "manifest.json", "log.txt", "trace.jsonl"};
-        for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
-            if (hdo__path_join(path, sizeof path, dir, old[i])) unlink(path);
-        }
-        hdo__sinks_remove(dir);
+        remove_run(dir);
     }
     hdo_status st = hdo__dir_create(dir, e);
     if (st != HDO_OK) return st;
@@ -205,22 +231,7 @@ hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const cha
         hdo__path_join(path, sizeof path, dir, "manifest.json");
         st = write_manifest(r, path, command_line, e);
     }
-    if (st == HDO_OK) {
-        hdo__path_join(path, sizeof path, dir, "metrics.jsonl");
-        st = hdo__sink_jsonl_create(&r->sinks[r->n_sinks], path, &r->config, e);
-        if (st == HDO_OK) r->n_sinks++;
-        if (st == HDO_OK) st = hdo__sinks_open(r->sinks, &r->n_sinks, HDO_SINKS_MAX, dir, &r->config, -1, e);
-    }
-    if (st == HDO_OK) {
-        hdo__path_join(path, sizeof path, dir, "log.txt");
-        r->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    }
-    if (st == HDO_OK && r->config.eval.trace) {
-        hdo__path_join(path, sizeof path, dir, "trace.jsonl");
-        r->trace_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (r->trace_fd < 0) st = hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path, strerror(errno));
-    }
-    return st;
+    return st == HDO_OK ? hdo__run_open_logs(r, e) : st;
 }
 
 hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
@@ -231,5 +242,6 @@ hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
     hdo__path_join(path, sizeof path, r->dir, "summary.json");
     hdo_status st = hdo__file_write(path, text, strlen(text), e);
     free(text);
+    if (st == HDO_OK && r->stop != HDO_DIVERGED && r->saved_step != r->step) st = hdo_run_save(r, e);
     return st;
 }

