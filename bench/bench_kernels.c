@@ -21,7 +21,7 @@
 #endif
 
 #define MAX_REPS 2000
-#define MAX_BACKENDS 5
+#define MAX_BACKENDS 4
 
 static const char *filter = "";
 static double budget = 0.3;
@@ -91,7 +91,7 @@ static void measure(const char *bench, const char *shape, const backend *b, int 
     fflush(stdout);
 }
 
-/* ---- products --------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 static const hdo_mm_simd *own;
 
@@ -131,7 +131,7 @@ static void bench_gemm(bool ta, bool tb, int M, int N, int K) {
     hdo__free(g.A), hdo__free(g.B), hdo__free(g.C);
 }
 
-/* ---- convolutions ----------------------------------------------------------------------------------------------- */
+/* ---- convolutions ------------------------------------------------------------------------------------------------ */
 
 typedef struct conv_case {
     hdo_conv c;
@@ -141,7 +141,9 @@ typedef struct conv_case {
     hdo_arena a;
 #ifdef HDO_HAVE_ONEDNN
     dnnl_primitive_t prim[3];
-    dnnl_exec_arg_t args[3][4];
+    dnnl_exec_arg_t args[3][3];
+    dnnl_primitive_t reorder[3][3];      /* from or to the plain layout; NULL: oneDNN uses it as it is */
+    dnnl_exec_arg_t turn[3][3][2];
     dnnl_stream_t stream;
 #endif
 } conv_case;
@@ -163,7 +165,8 @@ CONV_CALLS(ref)
 CONV_CALLS(fast)
 
 #if defined HDO_HAVE_ONEDNN && DNNL_VERSION_MAJOR == 2
-/* oneDNN in the layouts it likes best, reorders not counted: the strongest opponent, not a drop-in one. */
+/* oneDNN twice: onednn_blocked in the layouts it likes best, reorders not counted (the strongest opponent, not a
+ * drop-in one), and onednn_plain with the reorders from and to our NCHW and OIHW arrays: what it would cost here. */
 static dnnl_engine_t engine;
 
 static void need(dnnl_status_t s, const char *what) {
@@ -180,6 +183,27 @@ static dnnl_memory_t dnn_memory(const_dnnl_primitive_desc_t pd, dnnl_query_t q) 
     size_t n = dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, q, 0)) / sizeof(float);
     for (size_t i = 0; i < n; i++) ((float *)h)[i] = (float)(i % 7) * 0.01F;
     return m;
+}
+
+/* The reorder between argument i of pass p and a plain array of the same shape: into it if the pass reads it. */
+static void dnn_reorder(conv_case *k, int p, int i, const_dnnl_primitive_desc_t pd, dnnl_query_t q, bool reads) {
+    const dnnl_memory_desc_t *own_md = dnnl_primitive_desc_query_md(pd, q, 0);
+    dnnl_memory_desc_t plain;
+    dnnl_primitive_desc_t rd;
+    dnnl_memory_t m;
+    need(dnnl_memory_desc_init_by_tag(&plain, 4, own_md->dims, dnnl_f32, dnnl_abcd), "plain");
+    k->reorder[p][i] = NULL;
+    if (dnnl_memory_desc_equal(&plain, own_md)) return;
+    need(dnnl_memory_create(&m, &plain, engine, DNNL_MEMORY_ALLOCATE), "plain memory");
+    void *h;
+    need(dnnl_memory_get_data_handle(m, &h), "handle");
+    memset(h, 0, dnnl_memory_desc_get_size(&plain));
+    const dnnl_memory_desc_t *from = reads ? &plain : own_md, *to = reads ? own_md : &plain;
+    need(dnnl_reorder_primitive_desc_create(&rd, from, engine, to, engine, NULL), "reorder");
+    need(dnnl_primitive_create(&k->reorder[p][i], rd), "reorder");
+    dnnl_primitive_desc_destroy(rd);
+    k->turn[p][i][0] = (dnnl_exec_arg_t){reads ? DNNL_ARG_FROM : DNNL_ARG_TO, m};
+    k->turn[p][i][1] = (dnnl_exec_arg_t){reads ? DNNL_ARG_TO : DNNL_ARG_FROM, k->args[p][i].memory};
 }
 
 static void dnn_make(conv_case *k) {
@@ -200,12 +224,18 @@ static void dnn_make(conv_case *k) {
     k->args[0][0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, dnn_memory(fwd, dnnl_query_src_md)};
     k->args[0][1] = (dnnl_exec_arg_t){DNNL_ARG_WEIGHTS, dnn_memory(fwd, dnnl_query_weights_md)};
     k->args[0][2] = (dnnl_exec_arg_t){DNNL_ARG_DST, dnn_memory(fwd, dnnl_query_dst_md)};
+    dnn_reorder(k, 0, 0, fwd, dnnl_query_src_md, true);
+    dnn_reorder(k, 0, 1, fwd, dnnl_query_weights_md, true);
+    dnn_reorder(k, 0, 2, fwd, dnnl_query_dst_md, false);
     need(dnnl_convolution_backward_data_desc_init(&d, alg, &x, &w, &y, st, pad, pad), "bwd_x");
     need(dnnl_primitive_desc_create(&pd, &d, NULL, engine, fwd), "bwd_x");
     need(dnnl_primitive_create(&k->prim[1], pd), "bwd_x");
     k->args[1][0] = (dnnl_exec_arg_t){DNNL_ARG_DIFF_SRC, dnn_memory(pd, dnnl_query_diff_src_md)};
     k->args[1][1] = (dnnl_exec_arg_t){DNNL_ARG_WEIGHTS, dnn_memory(pd, dnnl_query_weights_md)};
     k->args[1][2] = (dnnl_exec_arg_t){DNNL_ARG_DIFF_DST, dnn_memory(pd, dnnl_query_diff_dst_md)};
+    dnn_reorder(k, 1, 0, pd, dnnl_query_diff_src_md, false);
+    dnn_reorder(k, 1, 1, pd, dnnl_query_weights_md, true);
+    dnn_reorder(k, 1, 2, pd, dnnl_query_diff_dst_md, true);
     dnnl_primitive_desc_destroy(pd);
     need(dnnl_convolution_backward_weights_desc_init(&d, alg, &x, &w, NULL, &y, st, pad, pad), "bwd_w");
     need(dnnl_primitive_desc_create(&pd, &d, NULL, engine, fwd), "bwd_w");
@@ -213,13 +243,21 @@ static void dnn_make(conv_case *k) {
     k->args[2][0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, dnn_memory(pd, dnnl_query_src_md)};
     k->args[2][1] = (dnnl_exec_arg_t){DNNL_ARG_DIFF_WEIGHTS, dnn_memory(pd, dnnl_query_diff_weights_md)};
     k->args[2][2] = (dnnl_exec_arg_t){DNNL_ARG_DIFF_DST, dnn_memory(pd, dnnl_query_diff_dst_md)};
+    dnn_reorder(k, 2, 0, pd, dnnl_query_src_md, true);
+    dnn_reorder(k, 2, 1, pd, dnnl_query_diff_weights_md, false);
+    dnn_reorder(k, 2, 2, pd, dnnl_query_diff_dst_md, true);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_desc_destroy(fwd);
 }
 
 static void dnn_free(conv_case *k) {
     for (int p = 0; p < 3; p++) {
-        for (int i = 0; i < 3; i++) dnnl_memory_destroy(k->args[p][i].memory);
+        for (int i = 0; i < 3; i++) {
+            dnnl_memory_destroy(k->args[p][i].memory);
+            if (k->reorder[p][i] == NULL) continue;
+            dnnl_memory_destroy(k->turn[p][i][0].memory);
+            dnnl_primitive_destroy(k->reorder[p][i]);
+        }
         dnnl_primitive_destroy(k->prim[p]);
     }
     dnnl_stream_destroy(k->stream);
@@ -229,9 +267,21 @@ static void dnn_run(conv_case *k, int p) {
     dnnl_primitive_execute(k->prim[p], k->stream, 3, k->args[p]);
     dnnl_stream_wait(k->stream);
 }
+static void dnn_run_plain(conv_case *k, int p, int result) {
+    for (int i = 0; i < 3; i++)
+        if (i != result && k->reorder[p][i] != NULL)
+            dnnl_primitive_execute(k->reorder[p][i], k->stream, 2, k->turn[p][i]);
+    dnnl_primitive_execute(k->prim[p], k->stream, 3, k->args[p]);
+    if (k->reorder[p][result] != NULL)
+        dnnl_primitive_execute(k->reorder[p][result], k->stream, 2, k->turn[p][result]);
+    dnnl_stream_wait(k->stream);
+}
 static void dnn_fwd(void *p) { dnn_run(p, 0); }
 static void dnn_bwd_x(void *p) { dnn_run(p, 1); }
 static void dnn_bwd_w(void *p) { dnn_run(p, 2); }
+static void plain_fwd(void *p) { dnn_run_plain(p, 0, 2); }
+static void plain_bwd_x(void *p) { dnn_run_plain(p, 1, 0); }
+static void plain_bwd_w(void *p) { dnn_run_plain(p, 2, 1); }
 #define HAVE_DNN 1
 #endif
 
@@ -252,7 +302,7 @@ static void bench_conv(const char *net, int B, int C, int side, int O, int k, in
     double flops = 2.0 * B * O * c->Ho * c->Wo * C * k * k;
 #ifdef HAVE_DNN
     dnn_make(&q);
-#define DNN(pass) , {"onednn_blocked", dnn_##pass, 0}
+#define DNN(pass) , {"onednn_blocked", dnn_##pass, 0}, {"onednn_plain", plain_##pass, 0}
 #else
 #define DNN(pass)
 #endif
@@ -307,12 +357,12 @@ int main(int argc, char **argv) {
                                 {50, 10, 512},      {256, 10, 128},   {128, 784, 128},  {2, 10, 3072}};
     for (size_t i = 0; i < sizeof nt / sizeof nt[0]; i++) bench_gemm(false, true, nt[i][0], nt[i][1], nt[i][2]);
     static const int nn[][3] = {{8, 128, 128}, {8, 128, 10},   {32, 128, 10},   {32, 392, 128}, {256, 392, 128},
-                                {256, 128, 10}, {33024, 4, 12}, {33024, 4, 16}, {33024, 16, 4}, {64, 128, 128}, {50, 512, 10},
-                                {16, 512, 512}};
+                                {256, 128, 10}, {33024, 4, 12}, {33024, 4, 16}, {33024, 16, 4}, {64, 128, 128},
+                                {50, 512, 10},  {16, 512, 512}};
     for (size_t i = 0; i < sizeof nn / sizeof nn[0]; i++) bench_gemm(false, false, nn[i][0], nn[i][1], nn[i][2]);
-    static const int tn[][3] = {{10, 784, 2},   {128, 784, 8},  {128, 128, 8},  {10, 128, 8},  {128, 392, 32}, {10, 128, 32},
-                                {128, 392, 256}, {10, 128, 256}, {12, 4, 33024}, {16, 4, 33024}, {4, 16, 33024}, {10, 512, 50},
-                                {10, 784, 256}, {128, 784, 32}, {128, 784, 64}};
+    static const int tn[][3] = {{10, 784, 2},    {128, 784, 8},  {128, 128, 8},  {10, 128, 8},   {128, 392, 32},
+                                {10, 128, 32},   {128, 392, 256}, {10, 128, 256}, {12, 4, 33024}, {16, 4, 33024},
+                                {4, 16, 33024},  {10, 512, 50},  {10, 784, 256}, {128, 784, 32}, {128, 784, 64}};
     for (size_t i = 0; i < sizeof tn / sizeof tn[0]; i++) bench_gemm(true, false, tn[i][0], tn[i][1], tn[i][2]);
     static const int batch[] = {32, 64, 256};
     for (int i = 0; i < 3; i++) {

@@ -24,6 +24,9 @@ extern const cli_command cli_commands[]; /* ends with name == NULL */
 int cmd_run(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_plot(int argc, char **argv);
+int cmd_theory(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_check(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

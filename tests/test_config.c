@@ -212,6 +212,32 @@ static void test_config_numbers_read_exactly(void **state) {
     }
 }
 
+static void check_reals(void) {
+    static const char *const same[] = {"0",       "1",    "0.1",      "0.0001", "1.0e-5", "123.456", "1000000",
+                                       "1.0e+10", "-2.5", "5.0e-324", "1.7976931348623157e+308",
+                                       "0.30000000000000004"};
+    char buf[HDO_REAL_MAX];
+    double v = 0, w = 0;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        assert_true(hdo__real_parse(same[i], &v));
+        hdo__real_format(v, buf, sizeof buf);
+        assert_string_equal(buf, same[i]);
+    }
+    uint64_t x = 88172645463325252u;
+    for (int i = 0; i < 20000; i++) { /* any double comes back, from all over the exponents */
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        memcpy(&v, &x, sizeof v);
+        if (!isfinite(v)) continue;
+        hdo__real_format(v, buf, sizeof buf);
+        assert_true(hdo__real_parse(buf, &w));
+        assert_true(v == w);
+    }
+}
+static void test_config_reals_round_trip(void **state) {
+    (void)state;
+    check_reals();
+}
+
 static void test_config_suggest_nearest(void **state) {
     (void)state;
     static const char *const words[] = {"steps", "seed", "lr", "momentum_kind", NULL};

@@ -3,10 +3,11 @@
  * Where figures go: CSV, TensorBoard, memory; and docs/metrics.md, whose table must be the metric table's. Run with
  * HDO_UPDATE_DOCS=1 in the environment to bring the document up to date.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <dirent.h>
@@ -56,7 +57,7 @@ static hdo_row make_row(int64_t step) {
 }
 
 static char *read_all(const char *path, size_t *len) {
-    char *text = NULL;
+    static char *text; /* static: gcc 12 sees a dangling pointer in a local here */
     assert_int_equal(hdo__file_read(path, 1 << 24, &text, len, NULL), HDO_OK);
     return text;
 }
@@ -436,8 +437,8 @@ static void make_table(char *text, size_t cap) {
     size_t n = (size_t)snprintf(text, cap, "| name | type | meaning |\n|---|---|---|\n");
     for (const hdo_metric *m = hdo__metric_table; m->name != NULL; m++) {
         const char *type = m->type == HDO_METRIC_INT ? "whole" : "real";
-        n += (size_t)snprintf(text + n, cap - n, "| `%s` | %s%s%s | ", m->name, type, m->stride > 0 ? ", per class" : "",
-                              m->clock ? ", clock" : "");
+        n += (size_t)snprintf(text + n, cap - n, "| `%s` | %s%s%s | ", m->name, type,
+                              m->stride > 0 ? ", per class" : "", m->clock ? ", clock" : "");
         for (const char *p = m->help; *p != '\0' && n + 3 < cap; p++) { /* a bar would end the cell */
             if (*p == '|') text[n++] = '\\';
             text[n++] = *p;
@@ -478,9 +479,9 @@ static void test_sink_docs_are_current(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sink_csv),           cmocka_unit_test(test_sink_crc32c),
-        cmocka_unit_test(test_sink_tensorboard),   cmocka_unit_test(test_sink_memory),
-        cmocka_unit_test(test_sink_of_a_run),      cmocka_unit_test(test_sink_docs_are_current),
+        cmocka_unit_test(test_sink_csv),         cmocka_unit_test(test_sink_crc32c),
+        cmocka_unit_test(test_sink_tensorboard), cmocka_unit_test(test_sink_memory),
+        cmocka_unit_test(test_sink_of_a_run),    cmocka_unit_test(test_sink_docs_are_current),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -51,7 +51,7 @@ def weights_of(name, shape, t):
     elif len(shape) == 1:
         w = 0.1 * v
     else:
-        w = v * math.sqrt(6.0 / (n // shape[0]))
+        w = v * math.sqrt((6.0 if len(shape) == 2 else 3.0) / (n // shape[0]))
     return torch.from_numpy(w.astype(np.float32).astype(np.float64).reshape(shape))
 
 
@@ -254,7 +254,7 @@ def main():
         cases.append(case("transformer" + ("-authors" if authors else ""), "transformer", authors, Gpt(T), x, y, 0.05))
     x, y = images(6, 3, 32, 7777), torch.from_numpy(below(6, 8888, 10))
     net = torchvision.models.resnet18(weights=None, num_classes=10)
-    cases.append(case("resnet18", "resnet18", False, net, x, y, 0.01))
+    cases.append(case("resnet18", "resnet18", False, net, x, y, 0.001))
     fill(net)
     net.float().eval()
     with torch.no_grad():

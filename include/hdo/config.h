@@ -41,6 +41,7 @@ enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR };
 enum { HDO_STREAMS_INDEPENDENT = 1, HDO_STREAMS_SHARED };
 enum { HDO_DIST_GAUSSIAN = 1, HDO_DIST_SPHERE, HDO_DIST_RADEMACHER };
 enum { HDO_KERNELS_AUTO = 1, HDO_KERNELS_REF };
+enum { HDO_ENGINE_SIM = 1, HDO_ENGINE_MPI };
 enum {
     HDO_GRAPH_COMPLETE = 1, HDO_GRAPH_RING, HDO_GRAPH_TORUS, HDO_GRAPH_HYPERCUBE, HDO_GRAPH_STAR, HDO_GRAPH_PATH,
     HDO_GRAPH_REGULAR, HDO_GRAPH_ERDOS_RENYI, HDO_GRAPH_SMALL_WORLD, HDO_GRAPH_EXPONENTIAL, HDO_GRAPH_FILE
@@ -160,6 +161,16 @@ typedef struct hdo_churn_config {
     int64_t outage_from, outage_to; /* ... in steps from <= t < to */
 } hdo_churn_config;
 
+/* engine: mpi. Nothing here changes the bits of a run, except async. */
+typedef struct hdo_mpi_config {
+    char roles[HDO_SPEC_MAX]; /* "0:fo,1-3:zo,hostname:zo": what a rank or host may be given; empty: anything */
+    double deadline_s;        /* a rank that keeps others waiting this long ends the job */
+    int64_t chunk;            /* bytes of one message */
+    double memory;            /* bytes a rank may use; 0: its share of what its host has free */
+    bool async;               /* no steps in common: every rank at its own pace */
+    char slow[HDO_NAME_MAX];  /* "2:4": rank 2 takes 4 times as long for its local steps, to study stragglers */
+} hdo_mpi_config;
+
 /* Where a value came from, for messages and `hdo config show --origin`. */
 typedef enum hdo_source { HDO_FROM_DEFAULT, HDO_FROM_FILE, HDO_FROM_ENV, HDO_FROM_FLAG } hdo_source;
 typedef struct hdo_origin {
@@ -180,6 +191,7 @@ typedef struct hdo_config {
     int64_t warmup;          /* W: local-only steps with rising learning rate, before them */
     int64_t threads;         /* 0: all CPUs this process may use */
     hdo_choice kernels;      /* auto | ref */
+    hdo_choice engine;       /* sim: all nodes in this process | mpi: nodes spread over ranks */
     hdo_model_config model;
     hdo_data_config data;
     hdo_mixing_config mixing;
@@ -188,6 +200,7 @@ typedef struct hdo_config {
     hdo_stop_config stop;
     hdo_sink_config sink;
     hdo_churn_config churn;
+    hdo_mpi_config mpi;
     int n_classes;
     hdo_class_config population[HDO_CLASSES_MAX];
 

@@ -56,10 +56,14 @@ typedef struct hdo_row {
 
 typedef enum hdo_log_level { HDO_LOG_DEBUG, HDO_LOG_INFO, HDO_LOG_WARN } hdo_log_level;
 
+/* What a caller may ask for between two steps. On a cluster one rank's wish is everybody's. */
+enum { HDO_ASK_STOP = 2, HDO_ASK_SAVE = 8 };
+
 typedef struct hdo_hooks {
     void *ctx;
     void (*log)(void *ctx, hdo_log_level level, const char *message); /* may be NULL */
     void (*row)(void *ctx, const hdo_row *row);                       /* after every evaluation; may be NULL */
+    unsigned (*asked)(void *ctx); /* after every step: HDO_ASK_... of what the caller wants; may be NULL */
 } hdo_hooks;
 
 /* What a run will be, without running it (for --dry-run). */
@@ -86,7 +90,7 @@ HDO_API hdo_status hdo_run_stop(hdo_run *r, hdo_error *e);
 
 HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before the first evaluation */
 
-/* Keeps the rows of all evaluations from now on, for curves without files. Call once, before the first hdo_run_advance. */
+/* Keeps the rows of all evaluations from now on, for curves without files. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e);
 /* The rows kept so far; borrowed, valid until the next hdo_run_advance. NULL without hdo_run_keep_rows. */
 HDO_API const hdo_row *hdo_run_rows(const hdo_run *r, size_t *count);
@@ -100,6 +104,14 @@ HDO_API void hdo_run_fingerprint(const hdo_run *r, char hex[65]);
 HDO_API char *hdo_run_summary(const hdo_run *r);
 
 /* ---- run folders: config.yaml, manifest.json, metrics.jsonl, summary.json, log.txt ---- */
+
+/* ---- engine mpi ---- */
+
+HDO_API int hdo_run_rank(const hdo_run *r); /* 0 writes files and speaks; always 0 in the simulator */
+/* Was this process started by an MPI launcher? Its place among the ranks, without starting MPI. */
+HDO_API bool hdo_mpi_launched(int *rank, int *ranks);
+/* The MPI this process would use, "openmpi" or "mpich"; NULL: the plug-in is not installed. */
+HDO_API const char *hdo_mpi_flavour(void);
 
 /* Creates the folder and attaches it: rows go to metrics.jsonl from now on. An existing run is refused unless force.
  * command_line goes to the manifest, may be NULL. Call before the first hdo_run_advance. */

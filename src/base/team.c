@@ -78,3 +78,12 @@ int hdo__cpu_count(void) {
     int limit = cgroup_limit();
     return limit > 0 && limit < n ? limit : n;
 }
+
+int hdo__cpu_count_shared(int processes) {
+    long all = sysconf(_SC_NPROCESSORS_ONLN);
+    int limit = cgroup_limit(), mine = hdo__cpu_count();
+    if (all < 1) all = 1;
+    if (limit > 0 && limit < all) all = limit;
+    int part = (int)all / processes > 1 ? (int)all / processes : 1;
+    return mine < part ? mine : part;
+}

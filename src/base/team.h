@@ -32,5 +32,7 @@ void hdo__team_clear(hdo_team *t);
 
 /* CPUs this process may use: the affinity mask, and a cgroup quota if there is one. */
 int hdo__cpu_count(void);
+/* The same when that many processes share the machine: at most an equal part of it, at least 1. */
+int hdo__cpu_count_shared(int processes);
 
 #endif

@@ -52,6 +52,7 @@
 /* ---- words ---- */
 
 static const hdo_word kernels_words[] = {WORD("auto", HDO_KERNELS_AUTO), WORD("ref", HDO_KERNELS_REF), WORDS_END};
+static const hdo_word engine_words[] = {WORD("sim", HDO_ENGINE_SIM), WORD("mpi", HDO_ENGINE_MPI), WORDS_END};
 static const hdo_word reading_words[] = {WORD("text", HDO_READING_TEXT), WORD("authors", HDO_READING_AUTHORS),
                                          WORDS_END};
 static const hdo_word init_words[] = {WORD("pytorch", HDO_INIT_PYTORCH), WORD("he", HDO_INIT_HE),
@@ -118,6 +119,7 @@ static const hdo_option root_options[] = {
     INT(T, warmup, 0, STEPS_MAX, "steps", "W: steps before T, local only, with linearly rising learning rate"),
     INT(T, threads, 0, 4096, NULL, "worker threads; 0: all CPUs this process may use. Never changes results"),
     CHOICE(T, kernels, kernels_words, "auto: the fastest this machine has; ref: plain loops, to check against"),
+    CHOICE(T, engine, engine_words, "sim: all nodes in this process; mpi: nodes spread over ranks, the same bits"),
     END};
 #undef T
 
@@ -170,9 +172,9 @@ static const hdo_option mixing_options[] = {
            "kind graph: who knows whom; torus(rows), 0: as square as possible; random-regular(degree), "
            "erdos-renyi(edge probability), small-world(rewiring probability)"),
     CHOICE(T, graph_mode, graph_mode_words,
-           "kind graph: a step draws a random maximal matching, one colour of the edges, or a single edge whose two nodes step"),
+           "kind graph: a step draws a random maximal matching, one colour of the edges, or one edge whose two nodes step"),
     CHOICE(T, placement, placement_words,
-           "kind graph: the first class sits anywhere, far apart, together, on the best connected vertices, or node i on vertex i"),
+           "kind graph: the first class sits anywhere, far apart, together, where most edges meet, or node i on vertex i"),
     INT(T, degree, 2, 1e6, NULL, "small-world: neighbours of a node before rewiring, an even number"),
     TEXT(T, edges, NULL, "graph file: edge list, two vertex numbers a line, counted from 0"),
     CHOICE(T, average, average_words, "equal: both take the mean; noise: weights inverse to the measured class noise"),
@@ -226,6 +228,17 @@ static const hdo_option sink_options[] = {
     END};
 #undef T
 
+#define T hdo_mpi_config
+static const hdo_option mpi_options[] = {
+    TEXT(T, roles, NULL, "\"0:fo,1-3:zo,host:zo\": ranks or hosts given only nodes that (fo) or never (zo) back-propagate"),
+    POSITIVE(T, deadline_s, SECONDS_MAX, "s", "a rank that keeps the others waiting this long ends the job, and is named"),
+    INT(T, chunk, 4096, 1 << 30, "bytes", "models travel in messages of this size"),
+    REAL(T, memory, 0, 1e15, "bytes", "what a rank may use; 0: its share of what its host has free"),
+    BOOL(T, async, "no steps in common: every rank goes at its own pace; results then depend on timing"),
+    TEXT(T, slow, NULL, "\"2:4\": rank 2 takes 4 times as long for its local steps, to study stragglers; empty: none"),
+    END};
+#undef T
+
 #define T hdo_class_config
 static const hdo_option class_options[] = {
     INT(T, count, 0, COUNT_MAX, "nodes", "how many nodes are of this class"),
@@ -273,6 +286,7 @@ const hdo_section hdo__sections[] = {
     {"stop", NULL, "when to stop before the last step", offsetof(hdo_config, stop), stop_options},
     {"sink", NULL, "where figures go besides metrics.jsonl", offsetof(hdo_config, sink), sink_options},
     {"churn", NULL, "nodes that come and go (simulator)", offsetof(hdo_config, churn), churn_options},
+    {"mpi", NULL, "engine mpi: ranks, deadlines, messages", offsetof(hdo_config, mpi), mpi_options},
 };
 const int hdo__n_sections = (int)(sizeof hdo__sections / sizeof *hdo__sections);
 _Static_assert(sizeof hdo__sections / sizeof *hdo__sections <= HDO_SECTIONS_MAX, "raise HDO_SECTIONS_MAX");
@@ -350,6 +364,9 @@ void hdo_config_default(hdo_config *c) {
     c->seed = 1;
     c->steps = 300;
     put_word(&c->kernels, HDO_KERNELS_AUTO);
+    put_word(&c->engine, HDO_ENGINE_SIM);
+    c->mpi.deadline_s = 300;
+    c->mpi.chunk = 1 << 20;
     model_default(&c->model);
     data_default(&c->data);
     PUT(c->mixing.kind, "matching");

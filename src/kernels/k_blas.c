@@ -7,6 +7,7 @@
 #ifdef HDO_HAVE_BLAS
 #include <cblas.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "kernels/mm.h"
 
@@ -20,7 +21,7 @@ const char *hdo__blas_init(void) {
     if (openblas_set_num_threads != NULL) {
         openblas_set_num_threads(1);
         char version[32] = "OpenBLAS";
-        if (openblas_get_config != NULL && sscanf(openblas_get_config(), "OpenBLAS %23s", version + 9) == 1)
+        if (openblas_get_config != NULL && sscanf(openblas_get_config(), "OpenBLAS %22s", version + 9) == 1)
             version[8] = ' ';
         snprintf(name, sizeof name, "%s (%s kernels, one thread)", version,
                  openblas_get_corename != NULL ? openblas_get_corename() : "unknown");
@@ -31,6 +32,13 @@ const char *hdo__blas_init(void) {
         snprintf(name, sizeof name, "CBLAS (threads as the library decides)");
     }
     return name;
+}
+
+bool hdo__blas_small(void) {
+    if (openblas_get_corename == NULL) return false;
+    const char *core = openblas_get_corename();
+    return strcasecmp(core, "SkylakeX") == 0 || strcasecmp(core, "Cooperlake") == 0 ||
+           strcasecmp(core, "Sapphirerapids") == 0;
 }
 
 void hdo__blas_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,

@@ -37,11 +37,15 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static hdo_kernels k_auto;
 static char gemm_name[224], conv_name[64];
 static const hdo_mm_simd *own;
+#ifdef HDO_HAVE_BLAS
+static bool blas_small;
+#endif
 
 #ifdef HDO_HAVE_BLAS
 static void gemm_auto(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
                       int ldb, float beta, float *C, int ldc) {
-    if (own->gemm_wins(ta, tb, M, N, K))
+    bool small = blas_small && (double)M * (double)N * (double)K <= 1e6;
+    if (!small && own->gemm_wins(ta, tb, M, N, K))
         own->gemm(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
     else
         hdo__blas_gemm(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
@@ -63,6 +67,7 @@ static void make_auto(void) {
     snprintf(gemm_name, sizeof gemm_name, "own %s", own->name);
 #ifdef HDO_HAVE_BLAS
     k_auto.gemm = gemm_auto;
+    blas_small = hdo__blas_small();
     snprintf(gemm_name, sizeof gemm_name, "%s; own %s for small and skinny products", hdo__blas_init(), own->name);
 #endif
     k_auto.conv_work = own->conv_work;

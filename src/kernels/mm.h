@@ -23,6 +23,8 @@ void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, flo
 #ifdef HDO_HAVE_BLAS
 /* Sets the library to one thread and returns its name; call once, before the first product. */
 const char *hdo__blas_init(void);
+/* True if the library has kernels of its own for small products (OpenBLAS on AVX-512 machines): at most 10^6 terms. */
+bool hdo__blas_small(void);
 void hdo__blas_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
                     int ldb, float beta, float *C, int ldc);
 #endif

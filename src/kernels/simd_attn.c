@@ -43,9 +43,21 @@
 #define NR 2       /* queries at a time; divides W, so that the rows of a group end in the same vector of keys */
 #define MAX_HS 8
 
-#if defined(__clang__)
+/* A function that becomes one piece of code per head size: HS, DROP, ... are constants where it ends up. Sanitizers get
+ * one copy with run-time parameters instead: instrumented, all the copies take minutes to compile. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ATTN_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(ATTN_SANITIZED)
+#define TEMPLATE static __attribute__((noinline))
+#define UNROLL
+#elif defined(__clang__)
+#define TEMPLATE HDO_INLINE
 #define UNROLL _Pragma("unroll")
 #else
+#define TEMPLATE HDO_INLINE
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
@@ -371,7 +383,7 @@ static masks mask_take(const hdo_attn *s, hdo_arena *a) {
 }
 
 /* dst[d][i] = src[i * step + d] * f for i < T, then padding. */
-HDO_INLINE void gather(int HS, int T, size_t stride, const float *restrict src, size_t step, float f, float pad,
+TEMPLATE void gather(int HS, int T, size_t stride, const float *restrict src, size_t step, float f, float pad,
                        float *restrict dst) {
     for (int i = 0; i < T; i++) {
         UNROLL for (int d = 0; d < HS; d++) dst[(size_t)d * stride + (size_t)i] = src[(size_t)i * step + (size_t)d] * f;
@@ -381,14 +393,14 @@ HDO_INLINE void gather(int HS, int T, size_t stride, const float *restrict src, 
 }
 
 /* dst[i * step + d] = src[d][i] * f. */
-HDO_INLINE void scatter(int HS, int T, size_t stride, const float *restrict src, float f, float *restrict dst,
+TEMPLATE void scatter(int HS, int T, size_t stride, const float *restrict src, float f, float *restrict dst,
                         size_t step) {
     for (int i = 0; i < T; i++) {
         UNROLL for (int d = 0; d < HS; d++) dst[(size_t)i * step + (size_t)d] = src[(size_t)d * stride + (size_t)i] * f;
     }
 }
 
-HDO_INLINE void load_head(int HS, head *x, const float *sample, int D, int h) {
+TEMPLATE void load_head(int HS, head *x, const float *sample, int D, int h) {
     size_t step = 3 * (size_t)D, off = (size_t)h * (size_t)HS;
     gather(HS, x->T, x->stride, sample + off, step, LOG2E / sqrtf((float)HS), 0.0f, x->q);
     gather(HS, x->T, x->stride, sample + (size_t)D + off, step, 1.0f, 0.0f, x->k);
@@ -396,7 +408,7 @@ HDO_INLINE void load_head(int HS, head *x, const float *sample, int D, int h) {
 }
 
 /* m[i] = a bound on the scores of row i. */
-HDO_INLINE void bound_scores(int HS, head *x) {
+TEMPLATE void bound_scores(int HS, head *x) {
     float lo[MAX_HS], hi[MAX_HS];
     size_t last = (size_t)x->T - 1;
     for (int d = 0; d < HS; d++) {
@@ -424,14 +436,14 @@ HDO_INLINE void bound_scores(int HS, head *x) {
 }
 
 /* a.x - m for a row vector a and the W columns at x. */
-HDO_INLINE f32v score(int HS, const f32v *a, const float *x, size_t stride, f32v minus_m) {
+TEMPLATE f32v score(int HS, const f32v *a, const float *x, size_t stride, f32v minus_m) {
     f32v s = minus_m;
     EACH(d, HS, s = fma_(a[d], load(x + (size_t)d * stride), s));
     return s;
 }
 
 /* The exact maximum of row i's scores and the sum of 2^(score - maximum): the slow, safe way. */
-HDO_INLINE float exact_max(int HS, const head *x, int i, float *sum) {
+TEMPLATE float exact_max(int HS, const head *x, int i, float *sum) {
     f32v q[MAX_HS], top = splat(-HUGE_VALF), total = {0};
     int last = i / W * W;
     for (int d = 0; d < HS; d++) q[d] = splat(x->q[(size_t)d * x->stride + (size_t)i]);
@@ -468,7 +480,7 @@ typedef struct row_state {
 } row_state;
 
 /* Field by field: a compound initialiser would zero the arrays in memory and keep them there. */
-HDO_INLINE void row_init(int HS, row_state *r, const head *x, int i, const u16a *number, i32v below) {
+TEMPLATE void row_init(int HS, row_state *r, const head *x, int i, const u16a *number, i32v below) {
     r->i = i;
     r->st = x->stride;
     r->k = x->k;
@@ -480,7 +492,7 @@ HDO_INLINE void row_init(int HS, row_state *r, const head *x, int i, const u16a 
     EACH(d, HS, r->q[d] = splat(x->q[(size_t)d * r->st + (size_t)i]); r->acc[d] = (f32v){0});
 }
 
-HDO_INLINE void weigh_step(int HS, bool DROP, bool KEEP, bool LAST, row_state *r, split e, int j) {
+TEMPLATE void weigh_step(int HS, bool DROP, bool KEEP, bool LAST, row_state *r, split e, int j) {
     f32v p = exp2_join(e);
     if (LAST) p = and_mask(p, lanes_to(r->i - j));
     r->sum += p;
@@ -492,9 +504,9 @@ HDO_INLINE void weigh_step(int HS, bool DROP, bool KEEP, bool LAST, row_state *r
 
 /* Rows i .. i + NR - 1: sums of weights and of weights times values; KEEP: the weights themselves go to x->row too.
  * mask: the numbers of the rows, one after the other. */
-HDO_INLINE void weigh_rows(int HS, bool DROP, bool KEEP, const head *x, int i, const u16a *mask, i32v below) {
+TEMPLATE void weigh_rows(int HS, bool DROP, bool KEEP, const head *x, int i, const u16a *mask, i32v below) {
     f32v sum[NR], acc[NR][MAX_HS];
-    UNROLL for (int n = 0; n < NR; n++) {
+    for (int n = 0; n < NR; n++) {
         row_state r;
         row_init(HS, &r, x, i + n, mask, below);
         if (DROP) mask += i + n + 1;
@@ -514,13 +526,13 @@ HDO_INLINE void weigh_rows(int HS, bool DROP, bool KEEP, const head *x, int i, c
     EACH(d, HS, sum_pair(acc[0][d], acc[1][d], x->out + (size_t)d * x->stride + (size_t)i));
 }
 
-/* The same, with the shift put right when the bound was useless (negated so that a sum that is not a number counts). */
-HDO_INLINE void weigh_safely(int HS, bool DROP, bool KEEP, const head *x, int i, const u16a *mask, i32v below) {
-    weigh_rows(HS, DROP, KEEP, x, i, mask, below);
-    if (__builtin_expect(!(x->sum[i] >= SUM_FLOOR) || !(x->sum[i + 1] >= SUM_FLOOR), 0)) {
+/* The same, with the shift put right, once, when the bound was useless. */
+TEMPLATE void weigh_safely(int HS, bool DROP, bool KEEP, const head *x, int i, const u16a *mask, i32v below) {
+    for (bool again = false;; again = true) { /* a loop: one copy of the inlined body */
+        weigh_rows(HS, DROP, KEEP, x, i, mask, below);
+        if (__builtin_expect((x->sum[i] >= SUM_FLOOR && x->sum[i + 1] >= SUM_FLOOR) || again, 1)) return;
         float unused;
         for (int r = 0; r < NR; r++) x->m[i + r] = exact_max(HS, x, i + r, &unused);
-        weigh_rows(HS, DROP, KEEP, x, i, mask, below);
     }
 }
 
@@ -564,7 +576,7 @@ static size_t attn_work_(const hdo_attn *s, int k) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-HDO_INLINE void fwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {
+TEMPLATE void fwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
     int D = s->heads * HS;
     head x = head_take(s, a, false, 0);
@@ -598,7 +610,7 @@ HDO_INLINE void fwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, floa
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-HDO_INLINE void bwd_step(int HS, bool DROP, bool LAST, row_state *r, split e, int j) {
+TEMPLATE void bwd_step(int HS, bool DROP, bool LAST, row_state *r, split e, int j) {
     f32v p = exp2_join(e), ds, pm;
     if (LAST) p = and_mask(p, lanes_to(r->i - j));
     if (DROP) {
@@ -616,9 +628,9 @@ HDO_INLINE void bwd_step(int HS, bool DROP, bool LAST, row_state *r, split e, in
     EACH(d, HS, store(gv + d * r->st, fma_(pm, r->g[d], load(gv + d * r->st))));
 }
 
-HDO_INLINE void bwd_rows(int HS, bool DROP, const head *x, int i, const u16a *mask, i32v below) {
+TEMPLATE void bwd_rows(int HS, bool DROP, const head *x, int i, const u16a *mask, i32v below) {
     f32v gq[NR][MAX_HS];
-    UNROLL for (int n = 0; n < NR; n++) {
+    for (int n = 0; n < NR; n++) {
         row_state r;
         row_init(HS, &r, x, i + n, mask, below);
         if (DROP) mask += i + n + 1;
@@ -638,7 +650,7 @@ HDO_INLINE void bwd_rows(int HS, bool DROP, const head *x, int i, const u16a *ma
     EACH(d, HS, sum_pair(gq[0][d], gq[1][d], x->gq + (size_t)d * x->stride + (size_t)i));
 }
 
-HDO_INLINE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, const float *out, const float *lse,
+TEMPLATE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, const float *out, const float *lse,
                     const float *dout, float *dqkv, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
     int D = s->heads * HS;
@@ -685,7 +697,7 @@ HDO_INLINE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, cons
 
 /* After weigh_rows: W and its products with the keys. mat[r][d][e] = sum_j W_dj k_ej. W, and all that follows from it,
  * lacks the factor up / sum of the row. */
-HDO_INLINE void tangent_matrix(int HS, bool DROP, const head *x, int i, float centre[NR][MAX_HS],
+TEMPLATE void tangent_matrix(int HS, bool DROP, const head *x, int i, float centre[NR][MAX_HS],
                                float mat[NR][MAX_HS][MAX_HS]) {
     const size_t st = x->stride;
     const float *pm = x->row + (size_t)(NR * HS) * st, *pa = pm + NR * st;
@@ -713,7 +725,7 @@ HDO_INLINE void tangent_matrix(int HS, bool DROP, const head *x, int i, float ce
 }
 
 /* One tangent, rows i .. i + NR - 1. */
-HDO_INLINE void tangent_rows(int HS, bool DROP, const head *x, int t, int i) {
+TEMPLATE void tangent_rows(int HS, bool DROP, const head *x, int t, int i) {
     const size_t st = x->stride;
     const float *w = x->row, *pm = w + (size_t)(NR * HS) * st;
     const float *tk = x->tk + (size_t)(t * HS) * st, *tv = x->tv + (size_t)(t * HS) * st;
@@ -731,7 +743,7 @@ HDO_INLINE void tangent_rows(int HS, bool DROP, const head *x, int t, int i) {
     EACH(d, HS, sum_pair(a0[d], a1[d], x->tout + ((size_t)(t * HS) + d) * st + (size_t)i));
 }
 
-HDO_INLINE void jvp(int HS, bool DROP, const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,
+TEMPLATE void jvp(int HS, bool DROP, const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,
                     float *dout, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
     int D = s->heads * HS;

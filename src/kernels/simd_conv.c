@@ -16,14 +16,8 @@
 #define DO 4 /* output channels; 4 x 3 sums + 3 vectors + 1 broadcast = 16 registers */
 #define DV 3 /* vectors of pixels */
 #define DT 3 /* taps */
+#define IMAGE_BYTES ((size_t)24 << 10)
 #define GROUP_BYTES ((size_t)20 << 10) /* bwd_w: x and dy of as many samples as fit are summed in registers */
-
-/* Measured against the implicit product (bench_kernels): the direct kernels win while a padded image of all channels
- * fits the first-level cache and the map is not so small that padding dominates. */
-bool HDO_ISA_FN(hdo__direct_fits)(const hdo_conv *c) {
-    return c->stride == 1 && c->kh == c->kw && c->kh % 2 == 1 && c->kh <= 7 && c->pad == c->kh / 2 && c->W >= 5 &&
-           c->H >= 5 && c->C <= 32 && c->O <= 32;
-}
 
 typedef struct flat {
     size_t H, W, pad, Wp;
@@ -41,6 +35,20 @@ static flat flat_of(const hdo_conv *c) {
     f.image = (f.len + reach + 2 * VL - 1) / VL * VL;
     return f;
 }
+
+/* Measured against the implicit product (bench_kernels): the direct kernels win up to 32 channels, and up to 64 in the
+ * forward kernel while a padded image of all source channels fits the first-level cache. */
+static bool same_size(const hdo_conv *c) {
+    return c->stride == 1 && c->kh == c->kw && c->kh % 2 == 1 && c->kh <= 7 && c->pad == c->kh / 2 && c->W >= 5 &&
+           c->H >= 5 && c->C <= 64 && c->O <= 64;
+}
+
+bool HDO_ISA_FN(hdo__direct_fits)(const hdo_conv *c) {
+    size_t most = (size_t)(c->C > c->O ? c->C : c->O);
+    return same_size(c) && (most <= 32 || most * flat_of(c).image * sizeof(float) <= IMAGE_BYTES);
+}
+
+bool HDO_ISA_FN(hdo__direct_fits_w)(const hdo_conv *c) { return same_size(c) && c->C <= 32 && c->O <= 32; }
 
 /* Rows of W floats into rows of Wp floats. Each row is written in whole vectors, zeros behind its end: these fall on
  * padding or on the next row, which is written next. */
@@ -73,7 +81,7 @@ static void pad_image(const flat *f, size_t S, const float *src, float *pads) {
     for (size_t s = 0; s < S; s++) spread_rows(f, src + s * f->H * f->W, pads + s * f->image + f->pad * f->Wp + f->pad);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 /* out (mo, nv vectors; rows f->len apart) = bias + sum_k w[k * DO + m] x[off[k] ...] */
 MM_INLINE void fwd_tile(int mo, int nv, size_t K, const int32_t *off, const float *x, const float *w, const float *bias,
@@ -165,7 +173,7 @@ void HDO_ISA_FN(hdo__direct_bwd_x)(const hdo_conv *c, const float *dy, const flo
     hdo__arena_rewind(a, mark);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------ */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 typedef struct group { /* padded samples side by side */
     size_t G;                   /* samples in this group */

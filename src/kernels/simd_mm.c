@@ -8,7 +8,11 @@
 #define NAME_STR(x) NAME_STR2(x)
 
 static size_t conv_work(const hdo_conv *c) {
-    return HDO_ISA_FN(hdo__direct_fits)(c) ? HDO_ISA_FN(hdo__direct_work)(c) : HDO_ISA_FN(hdo__igemm_work)(c);
+    bool fwd = HDO_ISA_FN(hdo__direct_fits)(c), bwd_w = HDO_ISA_FN(hdo__direct_fits_w)(c);
+    size_t one = fwd || bwd_w ? HDO_ISA_FN(hdo__direct_work)(c) : 0;
+    size_t two = fwd ? 0 : HDO_ISA_FN(hdo__igemm_work)(c), three = bwd_w ? 0 : HDO_ISA_FN(hdo__igemm_w_work)(c);
+    if (two > one) one = two;
+    return three > one ? three : one;
 }
 
 static void conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a) {
@@ -47,7 +51,7 @@ static void bias_grad(const hdo_conv *c, const float *dy, float *db) {
 }
 
 static void conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a) {
-    if (HDO_ISA_FN(hdo__direct_fits)(c))
+    if (HDO_ISA_FN(hdo__direct_fits_w)(c))
         HDO_ISA_FN(hdo__direct_bwd_w)(c, x, dy, dw, a);
     else
         HDO_ISA_FN(hdo__igemm_bwd_w)(c, x, dy, dw, a);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to simd_gemm.c, simd_conv.c, simd_igemm.c and simd_mm.c: the vector type of one instruction set, the register
- * tile every matrix product is made of, and the prototypes these files share. HDO_ISA names the set, see base/simd.h.
+ * Private to simd_gemm.c, simd_conv.c, simd_igemm.c, simd_convw.c and simd_mm.c: the vector type of one instruction
+ * set, the register tile every matrix product is made of, and the prototypes these files share. HDO_ISA names the set,
+ * see base/simd.h.
  */
 #ifndef HDO_KERNELS_SIMD_MM_H
 #define HDO_KERNELS_SIMD_MM_H
@@ -140,8 +141,9 @@ void HDO_ISA_FN(hdo__mm_gemm)(bool ta, bool tb, int M, int N, int K, float alpha
                               const float *B, int ldb, float beta, float *C, int ldc);
 bool HDO_ISA_FN(hdo__mm_gemm_wins)(bool ta, bool tb, int M, int N, int K);
 
-/* Direct convolution: only where `fits` says so. */
+/* Direct convolution: only where `fits` (forward, bwd_x) or `fits_w` (bwd_w) says so. */
 bool HDO_ISA_FN(hdo__direct_fits)(const hdo_conv *c);
+bool HDO_ISA_FN(hdo__direct_fits_w)(const hdo_conv *c);
 size_t HDO_ISA_FN(hdo__direct_work)(const hdo_conv *c);
 void HDO_ISA_FN(hdo__direct_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
                                  hdo_arena *a);
@@ -149,7 +151,8 @@ void HDO_ISA_FN(hdo__direct_bwd_x)(const hdo_conv *c, const float *dy, const flo
 void HDO_ISA_FN(hdo__direct_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, hdo_arena *a);
 
 /* Implicit matrix product: any convolution. */
-size_t HDO_ISA_FN(hdo__igemm_work)(const hdo_conv *c);
+size_t HDO_ISA_FN(hdo__igemm_work)(const hdo_conv *c);   /* forward and bwd_x */
+size_t HDO_ISA_FN(hdo__igemm_w_work)(const hdo_conv *c); /* bwd_w */
 void HDO_ISA_FN(hdo__igemm_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
                                 hdo_arena *a);
 void HDO_ISA_FN(hdo__igemm_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);

@@ -23,22 +23,24 @@ static int n_batches(const hdo_metrics *m) {
 static int n_model_blocks(const hdo_metrics *m) { return ceil_div(m->n_slots, m->f->eval_models); }
 
 hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_dataset *val, const hdo_config *c,
-                             const hdo_rows *rows, hdo_error *e) {
+                             const hdo_rows *rows, hdo_transport *transport, hdo_error *e) {
     *m = (hdo_metrics){.f = f,
                        .val = val,
                        .n_classes = c->n_classes,
                        .mean_model = c->eval.mean_model,
                        .consensus = c->eval.consensus,
+                       .transport = transport,
                        .n_slots = rows->count + 1};
     for (int k = 0; k < c->n_classes; k++) m->class_first[k + 1] = m->class_first[k] + (int)c->population[k].count;
     m->n_blocks = n_model_blocks(m) < FEW_MODEL_BLOCKS ? n_batches(m) : 1;
     size_t cells = (size_t)m->n_blocks * (size_t)m->n_slots;
     m->loss = hdo__alloc(cells * sizeof(double));
     m->correct = hdo__alloc(cells * sizeof(int64_t));
-    m->mu = hdo__alloc(rows->ld * sizeof(double));
+    m->mu = hdo__alloc((rows->ld / COLUMN_TILE + 1) * COLUMN_TILE * sizeof(double)); /* whole tiles travel */
     m->mu_row = hdo__alloc(rows->ld * sizeof(float));
     m->tile_sum = hdo__alloc((rows->ld / COLUMN_TILE + 1) * sizeof(double));
-    if (m->loss == NULL || m->correct == NULL || m->mu == NULL || m->mu_row == NULL || m->tile_sum == NULL) {
+    m->all = hdo__alloc((size_t)transport->n * sizeof(hdo_node_figure));
+    if (m->all == NULL || m->loss == NULL || m->correct == NULL || m->mu == NULL || m->mu_row == NULL || m->tile_sum == NULL) {
         hdo__metrics_clear(m);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the metrics of %d nodes", rows->count);
     }
@@ -51,6 +53,7 @@ void hdo__metrics_clear(hdo_metrics *m) {
     hdo__free(m->mu);
     hdo__free(m->mu_row);
     hdo__free(m->tile_sum);
+    hdo__free(m->all);
     *m = (hdo_metrics){0};
 }
 
@@ -123,27 +126,31 @@ static hdo_group group_of(const hdo_metrics *m, int first, int last, double samp
     hdo_group g = {.loss_min = INFINITY, .loss_max = -INFINITY};
     double n = (double)(last - first), hits = 0.0;
     for (int i = first; i < last; i++) {
-        g.loss_mean += m->loss[i] / n;
-        g.loss_min = m->loss[i] < g.loss_min ? m->loss[i] : g.loss_min;
-        g.loss_max = m->loss[i] > g.loss_max ? m->loss[i] : g.loss_max;
-        hits += (double)m->correct[i];
+        double loss = m->all[i].loss;
+        g.loss_mean += loss / n;
+        g.loss_min = loss < g.loss_min ? loss : g.loss_min;
+        g.loss_max = loss > g.loss_max ? loss : g.loss_max;
+        hits += (double)m->all[i].correct;
     }
     double var = 0.0;
-    for (int i = first; i < last; i++) var += (m->loss[i] - g.loss_mean) * (m->loss[i] - g.loss_mean) / n;
+    for (int i = first; i < last; i++) var += (m->all[i].loss - g.loss_mean) * (m->all[i].loss - g.loss_mean) / n;
     g.loss_std = sqrt(var);
     g.acc_mean = m->f->has_accuracy ? hits / (n * samples) : (double)NAN;
     return g;
 }
 
-hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row) {
+hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e) {
+    hdo_status st = HDO_OK;
     row->gamma = (double)NAN;
-    if (m->mean_model || m->consensus) row->gamma = hdo__metrics_consensus(m, rows, team);
+    if (m->mean_model || m->consensus) st = hdo__metrics_consensus(m, rows, team, &row->gamma, e);
+    if (st != HDO_OK) return st;
+    bool mean_here = m->mean_model && m->transport->rank == 0;
     size_t cells = (size_t)m->n_blocks * (size_t)m->n_slots;
     memset(m->loss, 0, cells * sizeof(double));
     memset(m->correct, 0, cells * sizeof(int64_t));
-    eval_ctx c = {.m = m, .rows = rows, .slots = rows->count + (m->mean_model ? 1 : 0), .st = HDO_OK};
+    eval_ctx c = {.m = m, .rows = rows, .slots = rows->count + (mean_here ? 1 : 0), .st = HDO_OK};
     hdo__team_run(team, n_model_blocks(m) * m->n_blocks, eval_task, &c);
-    if (c.st != HDO_OK) return c.st;
+    if (c.st != HDO_OK) hdo__fail(e, c.st, "evaluation failed: %s", hdo_status_text(c.st));
     double samples = m->val == NULL ? 1.0 : (double)m->val->count;
     for (int i = 0; i < c.slots; i++) {
         for (int b = 1; b < m->n_blocks; b++) {
@@ -151,15 +158,18 @@ hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team 
             m->correct[i] += m->correct[(size_t)b * (size_t)m->n_slots + (size_t)i];
         }
         m->loss[i] /= samples;
+        if (i < rows->count) m->all[rows->first + i] = (hdo_node_figure){m->loss[i], m->correct[i]};
     }
-    row->all = group_of(m, 0, rows->count, samples);
+    st = m->transport->ops->agree(m->transport, c.st, &(unsigned){0}, m->all, sizeof *m->all, e);
+    if (st != HDO_OK) return st;
+    row->all = group_of(m, 0, m->transport->n, samples);
     row->n_classes = m->n_classes;
     for (int k = 0; k < m->n_classes; k++) row->cls[k] = group_of(m, m->class_first[k], m->class_first[k + 1], samples);
     bool acc = m->f->has_accuracy;
-    row->node0_loss = m->loss[0];
-    row->node0_acc = acc ? (double)m->correct[0] / samples : (double)NAN;
-    row->mu_loss = m->mean_model ? m->loss[rows->count] : (double)NAN;
-    row->mu_acc = m->mean_model && acc ? (double)m->correct[rows->count] / samples : (double)NAN;
+    row->node0_loss = m->all[0].loss;
+    row->node0_acc = acc ? (double)m->all[0].correct / samples : (double)NAN;
+    row->mu_loss = mean_here ? m->loss[rows->count] : (double)NAN;
+    row->mu_acc = mean_here && acc ? (double)m->correct[rows->count] / samples : (double)NAN;
     return HDO_OK;
 }
 
@@ -180,39 +190,94 @@ hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, doub
 
 /* ---- consensus ---- */
 
-static void consensus_task(void *p, int task, hdo_work *w) {
-    eval_ctx *c = p;
-    (void)w;
-    const hdo_rows *rows = c->rows;
-    size_t j0 = (size_t)task * COLUMN_TILE;
-    size_t total = c->m->f->d + c->m->f->n_buf;
-    size_t j1 = j0 + COLUMN_TILE < total ? j0 + COLUMN_TILE : total;
-    double *mu = c->m->mu;
-    for (size_t j = j0; j < j1; j++) mu[j] = 0.0;
-    for (int i = 0; i < rows->count; i++) {
-        const float *x = rows->X + (size_t)i * rows->ld;
-        for (size_t j = j0; j < j1; j++) mu[j] += (double)x[j];
-    }
-    for (size_t j = j0; j < j1; j++) {
-        mu[j] /= (double)rows->count;
-        c->m->mu_row[j] = (float)mu[j];
-    }
-    size_t jd = j1 < c->m->f->d ? j1 : c->m->f->d; /* buffers are averaged but do not count as distance */
-    double sum = 0.0;
-    for (int i = 0; i < rows->count; i++) {
-        const float *x = rows->X + (size_t)i * rows->ld;
-        double s = 0.0;
-        for (size_t j = j0; j < jd; j++) s += ((double)x[j] - mu[j]) * ((double)x[j] - mu[j]);
-        sum += s;
-    }
-    c->m->tile_sum[task] = sum;
+typedef struct tile_ctx {
+    hdo_metrics *m;
+    const hdo_rows *rows;
+    hdo_team *team;
+    size_t first; /* tile of task 0 */
+} tile_ctx;
+
+static size_t tile_end(const hdo_metrics *m, size_t j0) {
+    size_t total = m->f->d + m->f->n_buf;
+    return j0 + COLUMN_TILE < total ? j0 + COLUMN_TILE : total;
 }
 
-double hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team) {
-    int tiles = ceil_div((int64_t)(m->f->d + m->f->n_buf), COLUMN_TILE);
-    eval_ctx c = {.m = m, .rows = rows};
-    hdo__team_run(team, tiles, consensus_task, &c);
-    double gamma = 0.0;
-    for (int t = 0; t < tiles; t++) gamma += m->tile_sum[t];
-    return gamma / (double)rows->count;
+/* The columns of one tile, over the local nodes in order: sums, ... */
+static void tile_add(const tile_ctx *c, size_t tile) {
+    size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->m, j0);
+    for (int i = 0; i < c->rows->count; i++) {
+        const float *x = c->rows->X + (size_t)i * c->rows->ld;
+        for (size_t j = j0; j < j1; j++) c->m->mu[j] += (double)x[j];
+    }
+}
+
+/* ... means, ... */
+static void tile_mean(const tile_ctx *c, size_t tile) {
+    size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->m, j0);
+    for (size_t j = j0; j < j1; j++) {
+        c->m->mu[j] /= (double)c->m->transport->n;
+        c->m->mu_row[j] = (float)c->m->mu[j];
+    }
+}
+
+/* ... and squared distances. Buffers are averaged but do not count as distance. */
+static void tile_distance(const tile_ctx *c, size_t tile) {
+    size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->m, j0), jd = j1 < c->m->f->d ? j1 : c->m->f->d;
+    const double *mu = c->m->mu;
+    for (int i = 0; i < c->rows->count; i++) {
+        const float *x = c->rows->X + (size_t)i * c->rows->ld;
+        double s = 0.0;
+        for (size_t j = j0; j < jd; j++) s += ((double)x[j] - mu[j]) * ((double)x[j] - mu[j]);
+        c->m->tile_sum[tile] += s;
+    }
+}
+
+static void add_task(void *p, int task, hdo_work *w) {
+    (void)w;
+    tile_add(p, ((tile_ctx *)p)->first + (size_t)task);
+}
+static void distance_task(void *p, int task, hdo_work *w) {
+    (void)w;
+    tile_distance(p, ((tile_ctx *)p)->first + (size_t)task);
+}
+static void whole_task(void *p, int task, hdo_work *w) { /* one rank: all three while the tile is in the cache */
+    (void)w;
+    tile_add(p, (size_t)task);
+    tile_mean(p, (size_t)task);
+    tile_distance(p, (size_t)task);
+}
+
+static void relay_add(void *p, void *v, size_t first, size_t count) { /* elements are tiles of sums */
+    tile_ctx *c = p;
+    (void)v;
+    c->first = first;
+    hdo__team_run(c->team, (int)count, add_task, c);
+}
+static void relay_distance(void *p, void *v, size_t first, size_t count) {
+    tile_ctx *c = p;
+    (void)v;
+    c->first = first;
+    hdo__team_run(c->team, (int)count, distance_task, c);
+}
+
+hdo_status hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, double *gamma, hdo_error *e) {
+    size_t total = m->f->d + m->f->n_buf;
+    int tiles = ceil_div((int64_t)total, COLUMN_TILE);
+    tile_ctx c = {.m = m, .rows = rows, .team = team};
+    memset(m->mu, 0, total * sizeof(double));
+    memset(m->tile_sum, 0, (size_t)tiles * sizeof(double));
+    hdo_transport *t = m->transport;
+    if (t->ranks == 1) {
+        hdo__team_run(team, tiles, whole_task, &c);
+    } else {
+        hdo_status st = t->ops->relay(t, m->mu, COLUMN_TILE * sizeof(double), (size_t)tiles, relay_add, &c, e);
+        if (st != HDO_OK) return st;
+        for (size_t k = 0; k < (size_t)tiles; k++) tile_mean(&c, k);
+        st = t->ops->relay(t, m->tile_sum, sizeof(double), (size_t)tiles, relay_distance, &c, e);
+        if (st != HDO_OK) return st;
+    }
+    double sum = 0.0;
+    for (int k = 0; k < tiles; k++) sum += m->tile_sum[k];
+    if (gamma != NULL) *gamma = sum / (double)t->n;
+    return HDO_OK;
 }

@@ -11,34 +11,42 @@
 #include "objective/objective.h"
 #include "transport/transport.h"
 
+typedef struct hdo_node_figure { /* what ranks tell each other about a node */
+    double loss;
+    int64_t correct;
+} hdo_node_figure;
+
 typedef struct hdo_metrics {
     const hdo_objective *f;
     const hdo_dataset *val; /* NULL: objective without data */
     int n_classes;
     int class_first[HDO_CLASSES_MAX + 1];
     bool mean_model, consensus;
-    double *loss;     /* (blocks, count + 1): per node, last column the mean model */
+    hdo_transport *transport;
+    double *loss;     /* (blocks, count + 1): per local node, last column the mean model */
     int64_t *correct; /* likewise */
     double *mu;       /* (ld) sum, then mean of the rows, in double */
     float *mu_row;    /* (ld) the mean model */
     int n_slots;      /* count + 1 */
     int n_blocks;     /* batch groups evaluated as separate tasks */
     double *tile_sum; /* one partial of Gamma per column tile */
+    hdo_node_figure *all; /* (n): of every node */
 } hdo_metrics;
 
 hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_dataset *val, const hdo_config *c,
-                             const hdo_rows *rows, hdo_error *e);
+                             const hdo_rows *rows, hdo_transport *transport, hdo_error *e);
 void hdo__metrics_clear(hdo_metrics *m);
 size_t hdo__metrics_work_bytes(const hdo_metrics *m); /* arena bytes of each thread */
 
-/* Fills the validation part of row (all, cls, node0, mu, gamma). */
-hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row);
+/* Fills the validation part of row (all, cls, node0, mu, gamma). All ranks together, as for the consensus; the loss of
+ * the mean model is known to rank 0 only. */
+hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e);
 
 /* Validation loss of one model that is not in the population. */
 hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, double *loss);
 
-/* The mean model alone, into mu_row (buffers included); returns Gamma = (1/n) sum |X_i - mu|^2 over the d parameters. */
-double hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team);
+/* The mean model, into mu and mu_row (buffers included), and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters. */
+hdo_status hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, double *gamma, hdo_error *e);
 
 /* ---- the metric table: one row per figure; JSON lines, CSV, TensorBoard and docs/metrics.md all read it ---- */
 typedef enum hdo_metric_type { HDO_METRIC_INT, HDO_METRIC_REAL } hdo_metric_type;

@@ -13,14 +13,6 @@
 
 #include "nn/nn.h"
 
-void hdo__relu(size_t n, float *v) {
-    for (size_t i = 0; i < n; i++) v[i] = v[i] < 0 ? 0 : v[i]; /* a NaN is passed on */
-}
-
-void hdo__relu_mask(size_t n, const float *y, float *d) {
-    for (size_t i = 0; i < n; i++) d[i] = y[i] > 0 ? d[i] : 0;
-}
-
 static size_t act_n(const hdo_layer *l, const hdo_pass *p) { return (size_t)p->B * p->net->value[l->out].n; }
 
 static void sigmoid(size_t n, const float *x, float *y) {
@@ -96,7 +88,7 @@ static void gelu_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, con
     size_t n = act_n(l, p), mark = hdo__arena_mark(p->work->arena);
     float *y = hdo__arena_floats(p->work->arena, n), *slope = hdo__arena_floats(p->work->arena, n);
     p->net->k->gelu(n, in, y, slope);
-    for (size_t i = 0; i < n; i++) din[i] = dout[i] * slope[i];
+    p->net->v->mul(n, dout, slope, din);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
@@ -107,8 +99,7 @@ static void gelu_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, con
     size_t n = act_n(l, p), mark = hdo__arena_mark(p->work->arena);
     float *slope = hdo__arena_floats(p->work->arena, n);
     p->net->k->gelu(n, in, out, slope);
-    for (int r = 0; r < p->G; r++)
-        for (size_t i = 0; i < n; i++) tout[(size_t)r * n + i] = tin[(size_t)r * n + i] * slope[i];
+    for (int r = 0; r < p->G; r++) p->net->v->mul(n, tin + (size_t)r * n, slope, tout + (size_t)r * n);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
@@ -127,15 +118,7 @@ static size_t add_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
 
 static void add_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
     (void)aux;
-    size_t n = act_n(l, p);
-    if (l->relu) {
-        for (size_t i = 0; i < n; i++) {
-            float v = in[i] + in2[i];
-            out[i] = v < 0 ? 0 : v;
-        }
-    } else {
-        for (size_t i = 0; i < n; i++) out[i] = in[i] + in2[i];
-    }
+    p->net->v->add(act_n(l, p), in, in2, l->relu, out);
 }
 
 /* Only the mask: the engine hands the masked dout to both inputs. */
@@ -144,7 +127,7 @@ static void add_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     (void)in;
     (void)aux;
     size_t n = act_n(l, p);
-    if (l->relu) hdo__relu_mask(n, out, dout);
+    if (l->relu) p->net->v->relu_mask(n, out, dout);
     if (din != NULL && din != dout) memcpy(din, dout, n * sizeof(float));
 }
 
@@ -154,11 +137,13 @@ static void add_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     add_fwd(l, p, in, in2, out, NULL);
     for (int r = 0; r < p->G; r++) {
         float *y = tout + (size_t)r * n;
-        for (size_t i = 0; i < n; i++) {
-            float a = tin != NULL ? tin[(size_t)r * n + i] : 0, b = tin2 != NULL ? tin2[(size_t)r * n + i] : 0;
-            y[i] = a + b;
+        const float *a = tin != NULL ? tin + (size_t)r * n : NULL, *b = tin2 != NULL ? tin2 + (size_t)r * n : NULL;
+        if (a != NULL && b != NULL) {
+            p->net->v->add(n, a, b, false, y);
+        } else if (y != (a != NULL ? a : b)) {
+            memcpy(y, a != NULL ? a : b, n * sizeof(float));
         }
-        if (l->relu) hdo__relu_mask(n, out, y);
+        if (l->relu) p->net->v->relu_mask(n, out, y);
     }
 }
 

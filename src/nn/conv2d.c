@@ -56,7 +56,7 @@ static void fwd_piece(void *ctx, int lo, int hi, hdo_work *work) {
     size_t on = (size_t)c.O * map_len(v->l);
     float *y = v->out + (size_t)lo * on;
     v->p->net->k->conv_fwd(&c, v->in + (size_t)lo * in_len(v->l), v->w, v->b, y, work->arena);
-    if (v->l->relu) hdo__relu((size_t)(hi - lo) * on, y);
+    if (v->l->relu) v->p->net->v->relu((size_t)(hi - lo) * on, y);
 }
 
 /* One tile of output channels into its place in out (B, O, map): conv of x with w (n, row) goes through a temporary
@@ -106,7 +106,7 @@ static void conv2d_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
         hdo__arena_rewind(a, inner);
     }
     hdo__arena_rewind(a, mark);
-    if (l->relu) hdo__relu((size_t)p->B * (size_t)O * map_len(l), out);
+    if (l->relu) p->net->v->relu((size_t)p->B * (size_t)O * map_len(l), out);
 }
 
 static void dx_piece(void *ctx, int lo, int hi, hdo_work *work) {
@@ -131,7 +131,7 @@ static void conv2d_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     const hdo_param *W = hdo__param(p->net, l->weight);
     size_t mark = hdo__arena_mark(a), O = (size_t)l->geo.O;
     float *g = p->g + W->off, *gb = l->bias >= 0 ? p->g + hdo__param(p->net, l->bias)->off : NULL;
-    if (l->relu) hdo__relu_mask((size_t)p->B * O * map_len(l), out, dout);
+    if (l->relu) p->net->v->relu_mask((size_t)p->B * O * map_len(l), out, dout);
 
     conv_args v = {.l = l, .p = p, .in = in, .w = p->x + W->off, .dout = dout, .din = din};
     int halves = p->wide && p->B >= 4 ? DW_HALVES : 1;
@@ -162,7 +162,7 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
     hdo_conv one = geometry(l, p->B, O), all = geometry(l, p->B * p->G, O);
 
     k->conv_fwd(&one, in, p->x + woff, l->bias >= 0 ? p->x + boff : NULL, out, a);
-    if (l->relu) hdo__relu(n, out);
+    if (l->relu) p->net->v->relu(n, out);
     if (tin != NULL) k->conv_fwd(&all, tin, p->x + woff, NULL, tout, a);
     for (int r = 0; r < p->G; r++) {
         float *t = tout + (size_t)r * n; /* (B, O, map) */
@@ -180,7 +180,7 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
             hdo__arena_rewind(a, inner);
         }
         hdo__arena_rewind(a, mark);
-        if (l->relu) hdo__relu_mask(n, out, t);
+        if (l->relu) p->net->v->relu_mask(n, out, t);
     }
 }
 

@@ -24,19 +24,17 @@ static void apply(const hdo_layer *l, const hdo_pass *p, int copies, const float
     }
     hdo_stream s = hdo__mask_stream(p, l);
     uint32_t limit = (uint32_t)((double)l->p * 65536.0), word[RUN / 2 + 1];
-    float up = 1.0f / (1.0f - l->p), keep[RUN];
+    float up = 1.0f / (1.0f - l->p), both[RUN + 2];
     for (size_t i = 0; i < total; i += RUN) {
         size_t m = total - i < RUN ? total - i : RUN;
         uint64_t at = (uint64_t)(first + i), w0 = at / 2;
-        hdo__rng_bits(s, w0, (size_t)((at + m - 1) / 2 - w0 + 1), word);
-        for (size_t j = 0; j < m; j++) {
-            uint64_t k = at + j;
-            keep[j] = ((word[k / 2 - w0] >> (16 * (k & 1))) & 0xffffu) >= limit ? up : 0;
-        }
+        size_t words = (size_t)((at + m - 1) / 2 - w0 + 1);
+        hdo__rng_bits(s, w0, words, word);
+        p->net->v->keep(words, word, limit, up, both);
+        const float *keep = both + (at & 1);
         for (int c = 0; c < copies; c++) {
-            const float *x = in + (size_t)c * total + i;
-            float *y = out + (size_t)c * total + i;
-            for (size_t j = 0; j < m; j++) y[j] = x[j] * keep[j];
+            size_t k = (size_t)c * total + i;
+            p->net->v->mul(m, in + k, keep, out + k);
         }
     }
 }

@@ -11,23 +11,6 @@
 
 #include "nn/nn.h"
 
-/* y[m, j] += b[j], then ReLU; y has rows of ld numbers. */
-static void add_bias(int M, int O, const float *b, bool relu, float *y, int ld) {
-    for (int m = 0; m < M; m++) {
-        float *row = y + (size_t)m * (size_t)ld;
-        if (b != NULL && relu) {
-            for (int j = 0; j < O; j++) {
-                float v = row[j] + b[j];
-                row[j] = v < 0 ? 0 : v; /* a NaN is passed on: divergence must show */
-            }
-        } else if (b != NULL) {
-            for (int j = 0; j < O; j++) row[j] += b[j];
-        } else if (relu) {
-            for (int j = 0; j < O; j++) row[j] = row[j] < 0 ? 0 : row[j];
-        }
-    }
-}
-
 static size_t linear_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
     (void)B;
     (void)G;
@@ -49,7 +32,7 @@ static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     }
     const float *b = NULL;
     if (l->bias >= 0) b = hdo__pass_weights(p, hdo__param(p->net, l->bias)->off, (size_t)O);
-    add_bias(M, O, b, l->relu, out, O);
+    p->net->v->bias(M, O, b, l->relu, out, O);
     hdo__arena_rewind(a, mark);
 }
 
@@ -59,15 +42,12 @@ static void linear_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     int M = p->B * l->rows, I = l->n_in, O = l->n_out;
     const hdo_kernels *k = p->net->k;
     size_t woff = hdo__param(p->net, l->weight)->off;
-    if (l->relu) hdo__relu_mask((size_t)M * (size_t)O, out, dout);
+    if (l->relu) p->net->v->relu_mask((size_t)M * (size_t)O, out, dout);
     k->gemm(true, false, O, I, M, 1.0f, dout, O, in, I, p->add ? 1.0f : 0.0f, p->g + woff, I);
     if (l->bias >= 0) {
         float *db = p->g + hdo__param(p->net, l->bias)->off; /* (O) */
         for (int j = 0; j < O && !p->add; j++) db[j] = 0;
-        for (int m = 0; m < M; m++) {
-            const float *row = dout + (size_t)m * (size_t)O;
-            for (int j = 0; j < O; j++) db[j] += row[j];
-        }
+        p->net->v->columns(M, O, dout, db);
     }
     if (din != NULL) k->gemm(false, false, M, I, O, 1.0f, dout, O, p->x + woff, I, 0.0f, din, I);
 }
@@ -82,7 +62,7 @@ static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
     size_t woff = hdo__param(p->net, l->weight)->off, n = (size_t)M * (size_t)O;
     size_t boff = l->bias >= 0 ? hdo__param(p->net, l->bias)->off : 0;
     k->gemm(false, true, M, O, I, 1.0f, in, I, p->x + woff, I, 0.0f, out, O);
-    add_bias(M, O, l->bias >= 0 ? p->x + boff : NULL, l->relu, out, O);
+    p->net->v->bias(M, O, l->bias >= 0 ? p->x + boff : NULL, l->relu, out, O);
     if (tin != NULL) k->gemm(false, true, p->G * M, O, I, 1.0f, tin, I, p->x + woff, I, 0.0f, tout, O);
     int tile = hdo__pass_tile(p, O, (size_t)I, true);
     for (int r = 0; r < p->G; r++) {
@@ -94,9 +74,9 @@ static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
             k->gemm(false, true, M, m, I, 1.0f, in, I, tW, I, tin != NULL ? 1.0f : 0.0f, t + o, O);
             hdo__arena_rewind(a, mark);
         }
-        if (l->bias >= 0) add_bias(M, O, hdo__pass_tangent(p, r, boff, (size_t)O), false, t, O);
+        if (l->bias >= 0) p->net->v->bias(M, O, hdo__pass_tangent(p, r, boff, (size_t)O), false, t, O);
         hdo__arena_rewind(a, mark);
-        if (l->relu) hdo__relu_mask(n, out, t);
+        if (l->relu) p->net->v->relu_mask(n, out, t);
     }
 }
 

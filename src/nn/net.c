@@ -13,6 +13,10 @@ hdo_net *hdo__net_create(const hdo_kernels *k, int C, int H, int W, int vocab, i
     hdo_net *net = hdo__alloc(sizeof *net);
     if (net == NULL) return NULL;
     net->k = k;
+    net->v = &hdo__nn_portable;
+#ifdef HDO_HAVE_AVX2_BUILD
+    if (strcmp(k->name, "ref") != 0 && strcmp(hdo__simd()->name, "avx2") == 0) net->v = &hdo__nn_avx2;
+#endif
     net->vocab = vocab;
     net->classes = classes;
     net->value[0] = (hdo_value){.n = (size_t)C * (size_t)H * (size_t)W, .C = C, .H = H, .W = W};

@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "base/team.h"
 #include "kernels/kernels.h"
+#include "nn/nn_simd.h"
 
 enum {
     HDO_LAYERS_MAX = 160,
@@ -178,6 +179,7 @@ struct hdo_net {
     bool couples; /* batch-norm: training passes couple the samples */
     bool fresh;   /* a new dropout mask for every perturbed evaluation (authors' reading) */
     const hdo_kernels *k;
+    const hdo_nn_simd *v; /* element-wise loops */
 
     /* Settled by hdo__net_plan. */
     bool live[HDO_VALUES_MAX]; /* depends on parameters: has a tangent and a gradient */
@@ -272,11 +274,6 @@ static inline const hdo_param *hdo__param(const hdo_net *net, int row) { return 
 
 /* The stream of masks of layer l; a number in it is addressed by the place of the sample in the batch. */
 hdo_stream hdo__mask_stream(const hdo_pass *p, const hdo_layer *l);
-
-/* v = max(v, 0). */
-void hdo__relu(size_t n, float *v);
-/* d = 0 where y <= 0. */
-void hdo__relu_mask(size_t n, const float *y, float *d);
 
 /* Wide passes spread fixed pieces of a layer over the pass's team: piece k covers [k n / pieces, (k + 1) n / pieces) of
  * n items. How many pieces depends on n alone, so the bits do not depend on the threads. */

@@ -44,15 +44,9 @@ static void channel_stats(const bn_args *v, int c, double *mean, double *rstd) {
         return;
     }
     double n = (double)p->B * (double)S, sum = 0, sq = 0;
-    for (int s = 0; s < p->B; s++) {
-        const float *x = v->x + at(l, s, c);
-        for (size_t i = 0; i < S; i++) sum += (double)x[i];
-    }
+    for (int s = 0; s < p->B; s++) sum += p->net->v->sum(S, v->x + at(l, s, c));
     double mu = sum / n;
-    for (int s = 0; s < p->B; s++) {
-        const float *x = v->x + at(l, s, c);
-        for (size_t i = 0; i < S; i++) sq += ((double)x[i] - mu) * ((double)x[i] - mu);
-    }
+    for (int s = 0; s < p->B; s++) sq += p->net->v->sum_sq(S, v->x + at(l, s, c), mu);
     *mean = mu;
     *rstd = 1.0 / sqrt(sq / n + (double)l->eps);
     if (p->stats_out != NULL) {
@@ -84,18 +78,8 @@ static void bn_fwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
             v->aux[2 * c + 1] = (float)rstd;
         }
         float scale = (float)((double)v->w[c] * rstd), m = (float)mean, shift = v->b[c];
-        for (int s = 0; s < v->p->B; s++) {
-            const float *x = v->x + at(l, s, c);
-            float *y = v->y + at(l, s, c);
-            if (l->relu) {
-                for (size_t i = 0; i < S; i++) {
-                    float t = (x[i] - m) * scale + shift;
-                    y[i] = t < 0 ? 0 : t;
-                }
-            } else {
-                for (size_t i = 0; i < S; i++) y[i] = (x[i] - m) * scale + shift;
-            }
-        }
+        for (int s = 0; s < v->p->B; s++)
+            v->p->net->v->affine(S, v->x + at(l, s, c), m, scale, shift, l->relu, v->y + at(l, s, c));
     }
 }
 
@@ -127,20 +111,16 @@ static void bn_bwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
         for (int s = 0; s < p->B; s++) {
             const float *x = v->x + at(l, s, c);
             float *dy = v->dy + at(l, s, c);
-            if (l->relu) hdo__relu_mask(S, v->out + at(l, s, c), dy);
-            for (size_t i = 0; i < S; i++) {
-                sum += (double)dy[i];
-                dot += (double)dy[i] * (double)((x[i] - mean) * rstd);
-            }
+            if (l->relu) p->net->v->relu_mask(S, v->out + at(l, s, c), dy);
+            p->net->v->dots(S, x, dy, mean, rstd, &sum, &dot);
         }
         v->db[c] = (float)sum + (p->add ? v->db[c] : 0);
         v->dw[c] = (float)dot + (p->add ? v->dw[c] : 0);
         if (v->dx == NULL) continue;
         float scale = v->w[c] * rstd, a = p->s->train ? (float)(sum / n) : 0, b = p->s->train ? (float)(dot / n) : 0;
         for (int s = 0; s < p->B; s++) {
-            const float *x = v->x + at(l, s, c), *dy = v->dy + at(l, s, c);
-            float *dx = v->dx + at(l, s, c);
-            for (size_t i = 0; i < S; i++) dx[i] = scale * (dy[i] - a - (x[i] - mean) * rstd * b);
+            size_t i = at(l, s, c);
+            p->net->v->dx(S, v->x + i, v->dy + i, mean, rstd, scale, a, b, v->dx + i);
         }
     }
 }
@@ -173,11 +153,8 @@ static void batchnorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
             channel_stats(&v, c, &mean, &rstd);
             float m = (float)mean, rs = (float)rstd, wc = p->x[woff + (size_t)c], bc = p->x[boff + (size_t)c];
             for (int s = 0; train && tin != NULL && s < p->B; s++) {
-                const float *x = in + at(l, s, c), *tx = tin + (size_t)r * all + at(l, s, c);
-                for (size_t i = 0; i < S; i++) {
-                    sum += (double)tx[i];
-                    dot += (double)tx[i] * (double)((x[i] - m) * rs);
-                }
+                size_t i = at(l, s, c);
+                p->net->v->dots(S, in + i, tin + (size_t)r * all + i, m, rs, &sum, &dot);
             }
             float ms = (float)(sum / n), md = (float)(dot / n);
             for (int s = 0; s < p->B; s++) {
@@ -202,16 +179,6 @@ static const hdo_layer_ops batchnorm_ops = {.name = "batchnorm", .inplace = true
 
 /* ---- layer-norm: every row of n_out numbers on its own ---- */
 
-static void row_stats(const hdo_layer *l, const float *x, float *mean, float *rstd) {
-    int D = l->n_out;
-    double sum = 0, sq = 0;
-    for (int i = 0; i < D; i++) sum += (double)x[i];
-    double mu = sum / D;
-    for (int i = 0; i < D; i++) sq += ((double)x[i] - mu) * ((double)x[i] - mu);
-    *mean = (float)mu;
-    *rstd = (float)(1.0 / sqrt(sq / D + (double)l->eps));
-}
-
 static size_t layernorm_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
     (void)B;
     (void)G;
@@ -225,12 +192,7 @@ static void layernorm_fwd(const hdo_layer *l, const hdo_pass *p, const float *in
     size_t mark = hdo__arena_mark(p->work->arena), D = (size_t)l->n_out;
     const float *w = hdo__pass_weights(p, hdo__param(p->net, l->weight)->off, D);
     const float *b = l->bias >= 0 ? hdo__pass_weights(p, hdo__param(p->net, l->bias)->off, D) : NULL;
-    for (size_t m = 0; m < (size_t)p->B * (size_t)l->rows; m++) {
-        const float *x = in + m * D;
-        float *y = out + m * D, mean, rstd;
-        row_stats(l, x, &mean, &rstd);
-        for (size_t i = 0; i < D; i++) y[i] = (x[i] - mean) * rstd * w[i] + (b != NULL ? b[i] : 0);
-    }
+    p->net->v->ln_fwd((size_t)p->B * (size_t)l->rows, l->n_out, l->eps, in, w, b, out);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
@@ -240,25 +202,9 @@ static void layernorm_bwd(const hdo_layer *l, const hdo_pass *p, const float *in
     (void)aux;
     hdo_arena *a = p->work->arena;
     size_t mark = hdo__arena_mark(a), D = (size_t)l->n_out, woff = hdo__param(p->net, l->weight)->off;
-    const float *w = p->x + woff;
     double *dw = hdo__arena_doubles(a, D), *db = hdo__arena_doubles(a, D);
     for (size_t i = 0; i < D; i++) dw[i] = db[i] = 0;
-    for (size_t m = 0; m < (size_t)p->B * (size_t)l->rows; m++) {
-        const float *x = in + m * D, *dy = dout + m * D;
-        float mean, rstd;
-        row_stats(l, x, &mean, &rstd);
-        double sum = 0, dot = 0;
-        for (size_t i = 0; i < D; i++) {
-            double xh = (double)((x[i] - mean) * rstd), t = (double)(dy[i] * w[i]);
-            dw[i] += (double)dy[i] * xh;
-            db[i] += (double)dy[i];
-            sum += t;
-            dot += t * xh;
-        }
-        if (din == NULL) continue;
-        float ms = (float)(sum / (double)D), md = (float)(dot / (double)D), *dx = din + m * D;
-        for (size_t i = 0; i < D; i++) dx[i] = rstd * (dy[i] * w[i] - ms - (x[i] - mean) * rstd * md);
-    }
+    p->net->v->ln_bwd((size_t)p->B * (size_t)l->rows, l->n_out, l->eps, in, p->x + woff, dout, din, dw, db);
     for (size_t i = 0; i < D; i++) {
         p->g[woff + i] = (float)dw[i] + (p->add ? p->g[woff + i] : 0);
         if (l->bias < 0) continue;
@@ -274,28 +220,12 @@ static void layernorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
     (void)tin2;
     hdo_arena *a = p->work->arena;
     size_t D = (size_t)l->n_out, rows = (size_t)p->B * (size_t)l->rows, woff = hdo__param(p->net, l->weight)->off;
-    const float *w = p->x + woff;
     for (int r = 0; r < p->G; r++) {
         size_t mark = hdo__arena_mark(a);
         const float *tw = hdo__pass_tangent(p, r, woff, D);
         const float *tb = l->bias >= 0 ? hdo__pass_tangent(p, r, hdo__param(p->net, l->bias)->off, D) : NULL;
-        for (size_t m = 0; m < rows; m++) {
-            const float *x = in + m * D, *tx = tin != NULL ? tin + ((size_t)r * rows + m) * D : NULL;
-            float *ty = tout + ((size_t)r * rows + m) * D, mean, rstd;
-            row_stats(l, x, &mean, &rstd);
-            double sum = 0, dot = 0;
-            for (size_t i = 0; tx != NULL && i < D; i++) {
-                sum += (double)tx[i];
-                dot += (double)tx[i] * (double)((x[i] - mean) * rstd);
-            }
-            float ms = (float)(sum / (double)D), md = (float)(dot / (double)D);
-            for (size_t i = 0; i < D; i++) {
-                float xh = (x[i] - mean) * rstd;
-                float t = tw[i] * xh + (tb != NULL ? tb[i] : 0);
-                if (tx != NULL) t += w[i] * rstd * (tx[i] - ms - xh * md);
-                ty[i] = t;
-            }
-        }
+        const float *tx = tin != NULL ? tin + (size_t)r * rows * D : NULL;
+        p->net->v->ln_jvp(rows, l->n_out, l->eps, in, tx, p->x + woff, tw, tb, tout + (size_t)r * rows * D);
         hdo__arena_rewind(a, mark);
     }
     layernorm_fwd(l, p, in, NULL, out, NULL);

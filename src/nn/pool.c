@@ -43,43 +43,14 @@ static void pool_map(const hdo_conv *c, bool relu, const float *x, float *y, uin
         }
 }
 
-/* The common case, 2x2 without padding: rows are read once, and without places the compiler vectorises it. */
-static void pool_map_2x2(const hdo_conv *c, bool relu, const float *x, float *y, uint8_t *place) {
-    int Wo = c->Wo;
-    float floor_at = relu ? 0 : -INFINITY;
-    for (int oy = 0; oy < c->Ho; oy++) {
-        const float *p = x + (size_t)(2 * oy) * (size_t)c->W, *q = p + c->W;
-        float *to = y + (size_t)oy * (size_t)Wo;
-        if (place == NULL) {
-            for (int ox = 0; ox < Wo; ox++) {
-                float a = p[2 * ox] > p[2 * ox + 1] ? p[2 * ox] : p[2 * ox + 1];
-                float b = q[2 * ox] > q[2 * ox + 1] ? q[2 * ox] : q[2 * ox + 1];
-                float v = a > b ? a : b;
-                to[ox] = v < floor_at ? floor_at : v;
-            }
-            continue;
-        }
-        uint8_t *at = place + (size_t)oy * (size_t)Wo;
-        for (int ox = 0; ox < Wo; ox++) { /* selections, not branches: maxima are unpredictable */
-            float a0 = p[2 * ox], a1 = p[2 * ox + 1], b0 = q[2 * ox], b1 = q[2 * ox + 1];
-            int ra = a1 > a0, rb = b1 > b0;
-            float a = ra ? a1 : a0, b = rb ? b1 : b0;
-            int low = b > a;
-            float v = low ? b : a;
-            to[ox] = v < floor_at ? floor_at : v;
-            at[ox] = (uint8_t)(low ? 2 + rb : ra);
-        }
-    }
-}
-
 static bool is_2x2(const hdo_conv *c) { return c->kh == 2 && c->kw == 2 && c->stride == 2 && c->pad == 0; }
 
 typedef struct pool_args {
     const hdo_layer *l;
-    const float *x, *dy;
-    float *y, *dx;
+    const hdo_nn_simd *simd;
+    const float *x;
+    float *y;
     uint8_t *place;
-    bool add;
 } pool_args;
 
 /* Samples lo .. hi-1. */
@@ -91,7 +62,7 @@ static void maxpool_piece(void *ctx, int lo, int hi, hdo_work *w) {
     for (size_t m = (size_t)lo * (size_t)c->C; m < (size_t)hi * (size_t)c->C; m++) {
         uint8_t *place = v->place != NULL ? v->place + m * yi : NULL;
         if (is_2x2(c)) {
-            pool_map_2x2(c, v->l->relu, v->x + m * xi, v->y + m * yi, place);
+            v->simd->pool2(c->Ho, c->Wo, c->W, v->l->relu, v->x + m * xi, v->y + m * yi, place);
         } else {
             pool_map(c, v->l->relu, v->x + m * xi, v->y + m * yi, place);
         }
@@ -100,7 +71,7 @@ static void maxpool_piece(void *ctx, int lo, int hi, hdo_work *w) {
 
 static void maxpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
     (void)in2;
-    pool_args v = {.l = l, .x = in, .y = out, .place = (uint8_t *)aux};
+    pool_args v = {.l = l, .simd = p->net->v, .x = in, .y = out, .place = (uint8_t *)aux};
     hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), maxpool_piece, &v);
 }
 
@@ -111,10 +82,15 @@ static void maxpool_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, 
     const hdo_conv *c = &l->geo;
     const uint8_t *place = (const uint8_t *)aux;
     size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo, maps = (size_t)p->B * (size_t)c->C;
-    if (l->relu) hdo__relu_mask(maps * yi, out, dout);
-    memset(din, 0, maps * xi * sizeof(float));
+    if (l->relu) p->net->v->relu_mask(maps * yi, out, dout);
+    bool two = is_2x2(c);
+    if (!two || c->H != 2 * c->Ho || c->W != 2 * c->Wo) memset(din, 0, maps * xi * sizeof(float));
     for (size_t m = 0; m < maps; m++) {
         float *dx = din + m * xi;
+        if (two) { /* windows do not overlap: all places are written at once */
+            p->net->v->pool2_back(c->Ho, c->Wo, c->W, place + m * yi, dout + m * yi, dx);
+            continue;
+        }
         for (int oy = 0; oy < c->Ho; oy++)
             for (int ox = 0; ox < c->Wo; ox++) {
                 size_t o = m * yi + (size_t)oy * (size_t)c->Wo + (size_t)ox;
@@ -133,30 +109,23 @@ static void maxpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, 
     size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo, maps = (size_t)p->B * (size_t)c->C;
     size_t mark = hdo__arena_mark(a);
     uint8_t *place = hdo__arena_take(a, maps * yi);
-    pool_args v = {.l = l, .x = in, .y = out, .place = place};
+    pool_args v = {.l = l, .simd = p->net->v, .x = in, .y = out, .place = place};
     maxpool_piece(&v, 0, p->B, p->work);
     for (int r = 0; r < p->G; r++) {
         const float *tx = tin + (size_t)r * maps * xi;
         float *ty = tout + (size_t)r * maps * yi;
-        for (size_t m = 0; m < maps; m++)
-            for (int oy = 0; oy < c->Ho; oy++) {
-                size_t o = m * yi + (size_t)oy * (size_t)c->Wo;
-                const float *row = tx + m * xi;
-                if (is_2x2(c)) {
-                    row += (size_t)(2 * oy) * (size_t)c->W;
-                    for (int ox = 0; ox < c->Wo; ox++) {
-                        uint8_t at = place[o + (size_t)ox];
-                        ty[o + (size_t)ox] = row[(size_t)(at >> 1) * (size_t)c->W + (size_t)(2 * ox + (at & 1))];
-                    }
-                    continue;
-                }
-                for (int ox = 0; ox < c->Wo; ox++) {
-                    int at = place[o + (size_t)ox];
-                    int iy = oy * c->stride - c->pad + at / c->kw, ix = ox * c->stride - c->pad + at % c->kw;
-                    ty[o + (size_t)ox] = row[(size_t)iy * (size_t)c->W + (size_t)ix];
-                }
+        for (size_t m = 0; m < maps; m++) {
+            if (is_2x2(c)) {
+                p->net->v->pool2_pick(c->Ho, c->Wo, c->W, place + m * yi, tx + m * xi, ty + m * yi);
+                continue;
             }
-        if (l->relu) hdo__relu_mask(maps * yi, out, ty);
+            for (size_t o = 0; o < yi; o++) {
+                int oy = (int)o / c->Wo, ox = (int)o % c->Wo, at = place[m * yi + o];
+                int iy = oy * c->stride - c->pad + at / c->kw, ix = ox * c->stride - c->pad + at % c->kw;
+                ty[m * yi + o] = tx[m * xi + (size_t)iy * (size_t)c->W + (size_t)ix];
+            }
+        }
+        if (l->relu) p->net->v->relu_mask(maps * yi, out, ty);
     }
     hdo__arena_rewind(a, mark);
 }

@@ -24,6 +24,7 @@ typedef struct span_state {
     int m;              /* rank */
     int *pivot;         /* (m) rows */
     double *L;          /* (B, m) with leading dimension B */
+    float *Lf;          /* the same in float, for products */
     double *prob;       /* (B, C) softmax at x */
     double *delta;      /* (B, C) scratch */
     float *coef;        /* (B, C) scratch */
@@ -34,7 +35,8 @@ static size_t lr_span_bytes(const hdo_objective *o, int batch) {
     size_t B = (size_t)batch, n = B * (size_t)f->C;
     return hdo__arena_round(sizeof(span_state)) + hdo__arena_round(B * sizeof(int)) +
            2 * hdo__arena_round(B * B * sizeof(double)) + 2 * hdo__arena_round(n * sizeof(double)) +
-           hdo__arena_round(n * sizeof(float)) + hdo__arena_round(B * sizeof(double));
+           hdo__arena_round(n * sizeof(float)) + 2 * hdo__arena_round(B * sizeof(double)) +
+           hdo__arena_round(B * B * sizeof(float));
 }
 
 static int lr_span_most(const hdo_objective *o, int batch) {
@@ -42,24 +44,31 @@ static int lr_span_most(const hdo_objective *o, int batch) {
     return (batch < f->p + 1 ? batch : f->p + 1) * f->C;
 }
 
-/* K (B, B) -> L (B, m), pivots; returns m. K is overwritten. Diagonal pivoting: the largest remaining entry first. */
-static int pivoted_cholesky(int n, double *K, double *L, int *pivot, int most) {
+/* K (B, B) -> L (B, m), pivots; returns m. The largest remaining diagonal entry is the next pivot; a column is made from
+ * the columns before it, so K is only read. diag (B) is scratch. */
+static int pivoted_cholesky(int n, const double *K, double *L, double *diag, int *pivot, int most) {
     size_t B = (size_t)n;
     double largest = 0.0;
-    for (size_t i = 0; i < B; i++) largest = K[i * B + i] > largest ? K[i * B + i] : largest;
+    for (size_t i = 0; i < B; i++) {
+        diag[i] = K[i * B + i];
+        largest = diag[i] > largest ? diag[i] : largest;
+    }
     int m = 0;
     for (; m < n && m < most; m++) {
-        size_t top = 0;
-        for (size_t i = 1; i < B; i++) top = K[i * B + i] > K[top * B + top] ? i : top;
-        if (!(K[top * B + top] > RANK_TOL * largest)) break;
-        double root = sqrt(K[top * B + top]);
+        size_t top = 0, col = (size_t)m;
+        for (size_t i = 1; i < B; i++) top = diag[i] > diag[top] ? i : top;
+        if (!(diag[top] > RANK_TOL * largest)) break;
+        double root = sqrt(diag[top]);
         pivot[m] = (int)top;
-        for (size_t i = 0; i < B; i++) L[i * B + (size_t)m] = K[i * B + top] / root;
-        for (int j = 0; j < m; j++) L[(size_t)pivot[j] * B + (size_t)m] = 0.0; /* earlier pivots: zero but for round-off */
         for (size_t i = 0; i < B; i++) {
-            for (size_t j = 0; j < B; j++) K[i * B + j] -= L[i * B + (size_t)m] * L[j * B + (size_t)m];
+            double v = K[i * B + top];
+            for (size_t j = 0; j < col; j++) v -= L[i * B + j] * L[top * B + j];
+            L[i * B + col] = v / root;
+            diag[i] -= L[i * B + col] * L[i * B + col];
         }
-        for (size_t i = 0; i < B; i++) K[top * B + i] = K[i * B + top] = 0.0;
+        for (int j = 0; j < m; j++) L[(size_t)pivot[j] * B + col] = 0.0; /* zero but for round-off */
+        L[top * B + col] = root;
+        for (int j = 0; j <= m; j++) diag[pivot[j]] = -1.0; /* done */
     }
     return m;
 }
@@ -86,6 +95,8 @@ static hdo_status lr_span_open(const hdo_objective *o, const hdo_batch *b, const
     *s = (span_state){.weight = tensor != 1, .bias = tensor != 0};
     s->pivot = hdo__arena_take(w->arena, B * sizeof(int));
     s->L = hdo__arena_doubles(w->arena, B * B);
+    memset(s->L, 0, B * B * sizeof(double));
+    s->Lf = hdo__arena_floats(w->arena, B * B);
     s->prob = hdo__arena_doubles(w->arena, n);
     s->delta = hdo__arena_doubles(w->arena, n);
     s->coef = hdo__arena_floats(w->arena, n);
@@ -93,34 +104,55 @@ static hdo_status lr_span_open(const hdo_objective *o, const hdo_batch *b, const
     double loss = softmax(b->size, f->C, s->coef, b->label, s->prob) + hdo__logreg_regulariser(f, x);
 
     size_t mark = hdo__arena_mark(w->arena);
-    double *K = hdo__arena_doubles(w->arena, B * B);
+    double *K = hdo__arena_doubles(w->arena, B * B), *diag = hdo__arena_doubles(w->arena, B);
     for (size_t i = 0; i < B; i++) {
         for (size_t j = 0; j <= i; j++) {
             double v = (s->weight ? hdo__dot(p, b->in + i * p, b->in + j * p) : 0.0) + (s->bias ? 1.0 : 0.0);
             K[i * B + j] = K[j * B + i] = v;
         }
     }
-    s->m = pivoted_cholesky(b->size, K, s->L, s->pivot, f->p * (s->weight ? 1 : 0) + (s->bias ? 1 : 0));
+    s->m = pivoted_cholesky(b->size, K, s->L, diag, s->pivot, f->p * (s->weight ? 1 : 0) + (s->bias ? 1 : 0));
     hdo__arena_rewind(w->arena, mark);
+    for (size_t i = 0; i < B * B; i++) s->Lf[i] = (float)s->L[i];
     *out = (hdo_span){.tensor = tensor, .k = s->m * f->C, .loss = loss, .state = s};
     return HDO_OK;
 }
 
-/* sum_c p_c (e^(t_c) - 1), without cancellation. Small t by series, which compilers turn into vector code: the first term
- * left out is below 1e-18 for |t| <= 1/16. */
-static double mean_expm1(int C, const double *prob, const double *t, double largest) {
-    double sum = 0.0;
+/* e^a - 1 for |a| <= 1/16 by its series, which compilers turn into vector code; the first term left out is below 1e-18. */
+static inline double expm1_small(double a) {
+    double q = 1.0 + a * (1.0 / 8.0) * (1.0 + a * (1.0 / 9.0));
+    q = 1.0 + a * (1.0 / 6.0) * (1.0 + a * (1.0 / 7.0) * q);
+    q = 1.0 + a * (1.0 / 4.0) * (1.0 + a * (1.0 / 5.0) * q);
+    return a * (1.0 + a * (1.0 / 2.0) * (1.0 + a * (1.0 / 3.0) * q));
+}
+
+/* sum_c p_c (e^(t_c) - 1), without cancellation. */
+static double mean_expm1(int C, const double *prob, const double *t) {
+    double sum = 0.0, largest = 0.0;
+    for (int c = 0; c < C; c++) largest = fabs(t[c]) > largest ? fabs(t[c]) : largest;
     if (largest <= 0.0625) {
-        for (int c = 0; c < C; c++) {
-            double a = t[c];
-            double series = 1.0 + a / 2.0 * (1.0 + a / 3.0 * (1.0 + a / 4.0 * (1.0 + a / 5.0 * (1.0 + a / 6.0 *
-                            (1.0 + a / 7.0 * (1.0 + a / 8.0 * (1.0 + a / 9.0)))))));
-            sum += prob[c] * (a * series);
-        }
-        return sum;
+        for (int c = 0; c < C; c++) sum += prob[c] * expm1_small(t[c]);
+    } else {
+        for (int c = 0; c < C; c++) sum += prob[c] * expm1(t[c]);
     }
-    for (int c = 0; c < C; c++) sum += prob[c] * expm1(t[c]);
     return sum;
+}
+
+/* delta (B, C) = nu L y', y (C, m): how the logits change. A matrix product when it is worth a call. */
+static void logit_changes(const hdo_logreg *f, const span_state *s, int n, double nu, const float *y) {
+    size_t B = (size_t)n, C = (size_t)f->C, m = (size_t)s->m;
+    if (n >= 8) {
+        f->kernels->gemm(false, true, n, f->C, s->m, 1.0f, s->Lf, n, y, s->m, 0.0f, s->coef, f->C);
+        for (size_t i = 0; i < B * C; i++) s->delta[i] = nu * (double)s->coef[i];
+        return;
+    }
+    for (size_t i = 0; i < B; i++) {
+        for (size_t c = 0; c < C; c++) {
+            double v = 0.0;
+            for (size_t j = 0; j < m; j++) v += s->L[i * B + j] * (double)y[c * m + j];
+            s->delta[i * C + c] = nu * v;
+        }
+    }
 }
 
 /* Per sample: log sum_c p_c e^(t_c) - t_y with t = nu L y. y_r is (C, m). */
@@ -128,21 +160,14 @@ static void lr_span_diff(const hdo_objective *o, const hdo_batch *b, const hdo_s
                          const float *y, hdo_work *w, double *diff) {
     const hdo_logreg *f = (const hdo_logreg *)o;
     const span_state *s = span->state;
-    size_t B = (size_t)b->size, C = (size_t)f->C, m = (size_t)s->m;
+    size_t C = (size_t)f->C;
     (void)w;
     for (int r = 0; r < n; r++) {
-        const float *yr = y + (size_t)r * C * m;
         double sum = 0.0;
-        for (size_t i = 0; i < B; i++) {
-            const double *Li = s->L + i * B;
-            double *t = s->delta, largest = 0.0;
-            for (size_t c = 0; c < C; c++) {
-                double v = 0.0;
-                for (size_t j = 0; j < m; j++) v += Li[j] * (double)yr[c * m + j];
-                t[c] = nu * v;
-                largest = fabs(t[c]) > largest ? fabs(t[c]) : largest;
-            }
-            sum += log1p(mean_expm1(f->C, s->prob + i * C, t, largest)) - t[b->label[i]];
+        logit_changes(f, s, b->size, nu, y + (size_t)r * C * (size_t)s->m);
+        for (size_t i = 0; i < (size_t)b->size; i++) {
+            const double *t = s->delta + i * C;
+            sum += log1p(mean_expm1(f->C, s->prob + i * C, t)) - t[b->label[i]];
         }
         diff[r] = sum / (double)b->size;
     }

@@ -86,23 +86,40 @@ static bool move_piece(const hdo_run *r, int fd, const piece *p, uint64_t off, b
     return ok;
 }
 
-/* SHA-256 over the hashes of all pieces' rows. */
-static void hash_state(const hdo_run *r, const piece *p, int n, char hex[65]) {
+typedef struct hash_ctx {
+    const hdo_run *r;
+    const piece *p;
+} hash_ctx;
+
+/* This rank's rows of one piece. */
+static void hash_piece(void *ctx, void *v, size_t first, size_t count) {
+    const hash_ctx *c = ctx;
+    (void)first;
+    (void)count;
+    int rows = c->p->per_node ? c->r->rows.count : c->r->transport->rank == 0 ? 1 : 0;
+    for (int i = 0; i < rows; i++) {
+        hdo_sha256 one;
+        unsigned char digest[32];
+        hdo__sha256_init(&one);
+        hdo__sha256_update(&one, (const char *)c->p->data + (size_t)i * c->p->stride, c->p->row_bytes);
+        hdo__sha256_final(&one, digest);
+        hdo__sha256_update(v, digest, sizeof digest);
+    }
+}
+
+/* SHA-256 over the hashes of all pieces' rows, in node order; made by all ranks in turn. */
+static hdo_status hash_state(hdo_run *r, const piece *p, int n, char hex[65], hdo_error *e) {
     hdo_sha256 all;
     unsigned char digest[32];
+    hdo_status st = HDO_OK;
     hdo__sha256_init(&all);
-    for (int k = 0; k < n; k++) {
-        int rows = p[k].per_node ? r->rows.count : 1;
-        for (int i = 0; i < rows; i++) {
-            hdo_sha256 one;
-            hdo__sha256_init(&one);
-            hdo__sha256_update(&one, (const char *)p[k].data + (size_t)i * p[k].stride, p[k].row_bytes);
-            hdo__sha256_final(&one, digest);
-            hdo__sha256_update(&all, digest, sizeof digest);
-        }
+    for (int k = 0; k < n && st == HDO_OK; k++) {
+        hash_ctx c = {r, &p[k]};
+        st = r->transport->ops->relay(r->transport, &all, sizeof all, 1, hash_piece, &c, e);
     }
     hdo__sha256_final(&all, digest);
     hdo__sha256_hex(digest, hex);
+    return st;
 }
 
 /* ---- names ---- */
@@ -161,9 +178,10 @@ static hdo_status write_tensors(hdo_run *r, const piece *p, int n, hdo_error *e)
     hdo_status st = hdo__st_plan(t, n, "{\"format\": \"hdo-checkpoint\"}", &head, &head_len, &file_len, e);
     if (st != HDO_OK) return st;
     checkpoint_path(r->dir, r->step, "safetensors", path);
-    snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && move_bytes(fd, head, head_len, 0, true);
+    snprintf(tmp, sizeof tmp, "%s.tmp.%lld", path, (long long)r->writer);
+    bool root = r->transport->rank == 0; /* all ranks write into the one file, rank 0 all that is not rows */
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    bool ok = fd >= 0 && (!root || (ftruncate(fd, (off_t)file_len) == 0 && move_bytes(fd, head, head_len, 0, true)));
     for (int k = 0; k < n && ok; k++) ok = move_piece(r, fd, &p[k], t[k].off, true);
     ok = ok && fsync(fd) == 0;
     int err = errno;
@@ -171,16 +189,14 @@ static hdo_status write_tensors(hdo_run *r, const piece *p, int n, hdo_error *e)
         ok = false;
         err = errno;
     }
-    if (ok && rename(tmp, path) != 0) {
-        ok = false;
-        err = errno;
-    }
     free(head);
-    if (!ok) {
-        unlink(tmp);
-        return hdo__fail(e, HDO_E_IO, "writing the checkpoint '%s' failed: %s", path, strerror(err));
+    if (!ok) hdo__fail(e, HDO_E_IO, "writing the checkpoint '%s' failed: %s", path, strerror(err));
+    st = hdo__run_settle(r, ok ? HDO_OK : HDO_E_IO, e);
+    if (st == HDO_OK && root && rename(tmp, path) != 0) {
+        st = hdo__fail(e, HDO_E_IO, "writing the checkpoint '%s' failed: %s", path, strerror(errno));
     }
-    return HDO_OK;
+    if (st != HDO_OK && root) unlink(tmp);
+    return st;
 }
 
 static hdo_status write_state(hdo_run *r, const char *hex, hdo_error *e) {
@@ -221,13 +237,15 @@ hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
     piece p[TENSORS_MAX];
     if (r->dir[0] == '\0') return hdo__fail(e, HDO_E_CONFIG, "a checkpoint needs a run folder");
     snprintf(path, sizeof path, "%s/checkpoints", r->dir);
-    hdo_status st = hdo__dir_create(path, e);
+    bool root = r->transport->rank == 0;
+    hdo_status st = hdo__run_settle(r, root ? hdo__dir_create(path, e) : HDO_OK, e);
     if (st != HDO_OK) return st;
     int n = pieces_of(r, p);
-    hash_state(r, p, n, hex);
-    st = write_tensors(r, p, n, e);
-    if (st == HDO_OK) st = write_state(r, hex, e);
-    if (st == HDO_OK) prune(r->dir, (int)r->config.checkpoint.keep);
+    st = hash_state(r, p, n, hex, e);
+    if (st == HDO_OK) st = write_tensors(r, p, n, e);
+    if (st == HDO_OK && root) st = write_state(r, hex, e);
+    if (!r->transport->broken) st = hdo__run_settle(r, st, e);
+    if (st == HDO_OK && root) prune(r->dir, (int)r->config.checkpoint.keep);
     r->saved_step = st == HDO_OK ? r->step : r->saved_step;
     r->saved_s = hdo__now_s();
     return st;
@@ -282,7 +300,7 @@ static hdo_status read_tensors(hdo_run *r, const char *path, const char *want, h
     int n = pieces_of(r, p), n_file, fd;
     char hex[65];
     describe(r, p, n, expected);
-    hdo_status st = hdo__st_open(path, &fd, &t, &n_file, NULL, e);
+    hdo_status st = hdo__run_settle(r, hdo__st_open(path, &fd, &t, &n_file, NULL, e), e);
     if (st != HDO_OK) return st;
     for (int k = 0; k < n && st == HDO_OK; k++) {
         const hdo_st_tensor *f = hdo__st_find(t, n_file, p[k].name);
@@ -295,8 +313,9 @@ static hdo_status read_tensors(hdo_run *r, const char *path, const char *want, h
     }
     close(fd);
     free(t);
+    st = hdo__run_settle(r, st, e);
+    if (st == HDO_OK) st = hash_state(r, p, n, hex, e);
     if (st != HDO_OK) return st;
-    hash_state(r, p, n, hex);
     if (strcmp(hex, want) != 0) {
         return hdo__fail(e, HDO_E_DATA, "%s is damaged: its contents do not match the checksum stored with it; delete it to "
                          "fall back to the checkpoint before", path);
@@ -333,7 +352,7 @@ hdo_status hdo__run_restore(hdo_run *r, const char *dir, hdo_error *e) {
         return hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint to resume from (checkpoint.every sets how often one is written)", dir);
     }
     checkpoint_path(dir, step, "json", path);
-    hdo_status st = read_state(r, path, hex, e);
+    hdo_status st = hdo__run_settle(r, read_state(r, path, hex, e), e);
     if (st == HDO_OK) {
         checkpoint_path(dir, step, "safetensors", path);
         st = read_tensors(r, path, hex, e);
@@ -343,7 +362,7 @@ hdo_status hdo__run_restore(hdo_run *r, const char *dir, hdo_error *e) {
     bool again = hdo__run_due(r);
     r->has_row = !again;
     static const char *const logs[] = {"metrics.jsonl", "trace.jsonl"};
-    for (int k = 0; k < 2 && st == HDO_OK; k++) {
+    for (int k = 0; k < 2 && st == HDO_OK && r->transport->rank == 0; k++) {
         hdo__path_join(path, sizeof path, dir, logs[k]);
         st = trim_lines(path, r->step, k == 1, e);
     }

@@ -60,11 +60,20 @@ static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][NODES]) {
     return st;
 }
 
+/* Every measured node is on one rank: sums over ranks are exact. */
+static void add_own(void *ctx, void *v, size_t first, size_t count) {
+    const double *own = ctx;
+    for (size_t i = first; i < first + count; i++) ((double *)v)[i] += own[i];
+}
+
 hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e) {
-    double sum[HDO_CLASSES_MAX][NODES] = {{0}};
-    hdo_status st = measure(r, sum);
-    if (st != HDO_OK) return hdo__fail(e, st, "the noise of the classes could not be measured");
-    st = r->transport->ops->reduce_sum(r->transport, &sum[0][0], HDO_CLASSES_MAX * NODES, e);
+    double own[HDO_CLASSES_MAX][NODES] = {{0}}, sum[HDO_CLASSES_MAX][NODES] = {{0}};
+    hdo_status st = measure(r, own);
+    if (st != HDO_OK) hdo__fail(e, st, "the noise of the classes could not be measured");
+    st = r->transport->ops->agree(r->transport, st, &(unsigned){0}, NULL, 0, e);
+    if (st == HDO_OK) {
+        st = r->transport->ops->relay(r->transport, sum, sizeof(double), HDO_CLASSES_MAX * NODES, add_own, own, e);
+    }
     if (st != HDO_OK) return st;
     int reference = -1; /* the first class with a rate of its own */
     for (int k = 0; k < r->n_classes; k++) {

@@ -4,7 +4,8 @@
 hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e) {
     size_t count;
     if (hdo_run_rows(r, &count) != NULL) return HDO_OK;
-    if (r->n_sinks == HDO_SINKS_MAX) return hdo__fail(e, HDO_E_FAILED, "a run writes to at most %d places", HDO_SINKS_MAX);
+    if (r->n_sinks == HDO_SINKS_MAX)
+        return hdo__fail(e, HDO_E_FAILED, "a run writes to at most %d places", HDO_SINKS_MAX);
     hdo_status st = hdo__sink_memory_create(&r->sinks[r->n_sinks], e);
     if (st == HDO_OK) r->n_sinks++;
     return st;

@@ -31,7 +31,7 @@ void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) {
     va_start(ap, fmt);
     int n = vsnprintf(msg, sizeof msg - 1, fmt, ap);
     va_end(ap);
-    if (n < 0) return;
+    if (n < 0 || (r->transport != NULL && r->transport->rank != 0)) return;
     if (r->hooks.log != NULL) r->hooks.log(r->hooks.ctx, level, msg);
     if (r->log_fd >= 0) { /* the log is a courtesy: a full disk shows in metrics.jsonl, which is checked */
         size_t len = strlen(msg);
@@ -72,7 +72,7 @@ hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t
 static void local_step(hdo_run *r, int node, hdo_work *w) {
     int i = node - r->rows.first, k = hdo__class_of(r, node);
     const hdo_class *c = &r->classes[k];
-    hdo_node_result *res = &r->result[i];
+    hdo_node_result *res = &r->result[node];
     float *x = r->rows.X + (size_t)i * r->rows.ld;
     float *mom = c->update.momentum > 0.0 ? r->momentum + (size_t)i * r->rows.ld : NULL;
     size_t mark = hdo__arena_mark(w->arena), d = r->objective->d, n_buf = r->objective->n_buf;
@@ -98,6 +98,8 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     }
     r->batches[i]++;
     hdo__arena_rewind(w->arena, mark);
+    /* the transport speaks on one thread only: rows stepped on the others leave when all steps are done */
+    if (r->in_exchange && w->arena == &r->team.arena[0]) r->transport->ops->exchange_ready(r->transport, &r->rows, node);
 }
 
 typedef struct step_ctx {
@@ -109,7 +111,7 @@ typedef struct step_ctx {
 static void step_task(void *p, int task, hdo_work *w) {
     step_ctx *c = p;
     int last = (task + 1) * c->per_task < c->n ? (task + 1) * c->per_task : c->n;
-    for (int k = task * c->per_task; k < last; k++) local_step(c->r, c->r->active[k], w);
+    for (int k = task * c->per_task; k < last; k++) local_step(c->r, c->r->own[k], w);
 }
 
 static void average_task(void *p, int task, hdo_work *w) {
@@ -155,15 +157,15 @@ static void local_steps(hdo_run *r, step_ctx *c) {
         return;
     }
     hdo_work w = {&r->team.arena[0], &r->team};
-    for (int k = 0; k < c->n; k++) local_step(r, r->active[k], &w);
+    for (int k = 0; k < c->n; k++) local_step(r, r->own[k], &w);
 }
 
-/* Adds up what the nodes reported, in node order. False when a loss stopped being finite. */
-static bool collect(hdo_run *r, const step_ctx *c, hdo_status *st) {
+/* Adds up what the nodes reported, in the order they stepped. False when a loss stopped being finite. */
+static bool collect(hdo_run *r, hdo_status *st) {
     double loss = 0.0, g2 = 0.0;
     bool finite = true;
-    for (int k = 0; k < c->n; k++) {
-        const hdo_node_result *res = &r->result[r->active[k] - r->rows.first];
+    for (int k = 0; k < r->n_active; k++) {
+        const hdo_node_result *res = &r->result[r->active[k]];
         if (res->status != HDO_OK) *st = res->status;
         finite = finite && isfinite(res->loss) && isfinite(res->g2);
         loss += res->loss;
@@ -172,8 +174,8 @@ static bool collect(hdo_run *r, const step_ctx *c, hdo_status *st) {
         r->backward += res->backward;
         r->jvp += res->jvp;
     }
-    r->train_loss = loss / (double)c->n; /* NaN when nobody stepped */
-    r->mg = g2 / (double)c->n;
+    r->train_loss = loss / (double)r->n_active; /* NaN when nobody stepped */
+    r->mg = g2 / (double)r->n_active;
     return finite;
 }
 
@@ -183,7 +185,7 @@ static void advance_clocks(hdo_run *r, const hdo_plan *plan) {
     for (int k = 0; k < r->n_active; k++) {
         int node = r->active[k];
         const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
-        const hdo_node_result *res = &r->result[node - r->rows.first];
+        const hdo_node_result *res = &r->result[node];
         r->clock_s[node] += (double)res->forward * c->forward_s + (double)res->backward * c->backward_s +
                             (double)res->jvp * c->jvp_s;
     }
@@ -202,27 +204,30 @@ static void advance_clocks(hdo_run *r, const hdo_plan *plan) {
 
 /* y_t = sum_{k<=t} w_k mu_{k-1} / S_t with w_k = (1-rate)^-k, kept as a running mean: the newest weight is
  * w_t / S_t = rate / (1 - (1-rate)^t) (HDO, strongly convex theorem). Called before step t = 1, 2, ... */
-static void add_to_weighted_average(hdo_run *r) {
-    if (r->y == NULL) return;
-    hdo__metrics_consensus(&r->metrics, &r->rows, &r->team);
+static hdo_status add_to_weighted_average(hdo_run *r, hdo_error *e) {
+    if (r->y == NULL) return HDO_OK;
+    hdo_status st = hdo__metrics_consensus(&r->metrics, &r->rows, &r->team, NULL, e);
+    if (st != HDO_OK) return st;
     double rate = r->config.eval.weighted, t = (double)(r->step + 1);
     double w = rate < 1.0 ? -rate / expm1(t * log1p(-rate)) : 1.0;
     size_t len = r->objective->d + r->objective->n_buf;
     for (size_t j = 0; j < len; j++) r->y[j] = (float)((double)r->y[j] + w * (r->metrics.mu[j] - (double)r->y[j]));
+    return HDO_OK;
 }
 
 static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
     if (plan->allreduce) {
-        hdo__metrics_consensus(&r->metrics, &r->rows, &r->team);
+        hdo_status st = hdo__metrics_consensus(&r->metrics, &r->rows, &r->team, NULL, e);
+        if (st != HDO_OK) return st;
         for (int i = 0; i < r->rows.count; i++) {
             memcpy(r->rows.X + (size_t)i * r->rows.ld, r->metrics.mu_row, r->rows.len * sizeof(float));
         }
-        r->interactions += r->rows.count / 2;
-        r->bytes += 2 * (int64_t)(r->rows.count - 1) * (int64_t)(r->rows.len * sizeof(float));
+        r->interactions += r->mixer.n / 2;
+        r->bytes += 2 * (int64_t)(r->mixer.n - 1) * (int64_t)(r->rows.len * sizeof(float));
         return HDO_OK;
     }
     const hdo_transport_ops *tp = r->transport->ops;
-    hdo_status st = tp->exchange_begin(r->transport, plan, &r->rows, e);
+    hdo_status st = HDO_OK;
     for (int k = 0; k < plan->n_pairs && st == HDO_OK; k++) {
         st = tp->exchange_wait(r->transport, plan, &r->rows, k, &r->mine[k], &r->peer[k], e);
     }
@@ -260,6 +265,24 @@ static void choose_active(hdo_run *r, hdo_plan *plan) {
     }
     r->n_active = hdo__churn_filter_nodes(&r->churn, r->step, r->active, r->n_active);
     plan->n_pairs = hdo__churn_filter_pairs(&r->churn, r->step, r->mixer.pairs, plan->n_pairs);
+    r->n_own = 0;
+    for (int k = 0; k < r->n_active; k++) {
+        if (hdo__transport_local(r->transport, r->active[k])) r->own[r->n_own++] = r->active[k];
+    }
+}
+
+hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e) {
+    return r->transport->ops->agree(r->transport, st, &(unsigned){0}, NULL, 0, e);
+}
+
+/* What this rank has to say about the step: the clock, and what the caller wants. */
+_Static_assert((int)HDO_ASK_STOP == (int)HDO_SAY_STOP && (int)HDO_ASK_SAVE == (int)HDO_SAY_SAVE, "two names, one meaning");
+static unsigned opinion(const hdo_run *r) {
+    unsigned say = r->hooks.asked != NULL ? r->hooks.asked(r->hooks.ctx) & (HDO_SAY_STOP | HDO_SAY_SAVE) : 0;
+    double now = hdo__now_s(), limit = r->config.stop.time_s, every = r->config.checkpoint.every_s;
+    if (limit > 0.0 && now - r->start_s > limit) say |= HDO_SAY_TIMEOUT;
+    if (every > 0.0 && now - r->saved_s >= every) say |= HDO_SAY_SAVE;
+    return say;
 }
 
 /* One step of HDO (Algorithm 1, or its synchronous form with a matching). */
@@ -269,33 +292,52 @@ static hdo_status one_step(hdo_run *r, hdo_error *e) {
     if (hdo__run_wants_noise(r)) st = hdo__run_measure_noise(r, e);
     if (st == HDO_OK && r->churn.active) st = churn(r, e);
     if (st != HDO_OK) return st;
-    add_to_weighted_average(r);
+    st = add_to_weighted_average(r, e);
+    if (st != HDO_OK) return st;
     hdo__mixer_plan(&r->mixer, r->step, &plan); /* who meets */
     choose_active(r, &plan);
     for (int k = 0; k < r->n_classes; k++) r->lr[k] = hdo__schedule_lr(&r->classes[k].schedule, r->step);
 
-    step_ctx c = {.r = r, .plan = &plan, .n = r->n_active};
+    hdo_transport *tp = r->transport;
+    r->in_exchange = !plan.allreduce && tp->ranks > 1;
+    if (r->in_exchange) st = tp->ops->exchange_begin(tp, &plan, &r->rows, r->step, e);
+    if (st != HDO_OK) return st;
+    step_ctx c = {.r = r, .plan = &plan, .n = r->n_own};
     local_steps(r, &c); /* everybody's own step */
-    bool finite = collect(r, &c, &st);
-    if (st != HDO_OK) return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
-
     st = mix(r, &plan, e); /* pairs average */
+    if (st != HDO_OK) return st;
+    r->said = opinion(r);
+    st = tp->ops->agree(tp, HDO_OK, &r->said, r->result, sizeof *r->result, e);
+    if (st != HDO_OK) return st;
+    bool finite = collect(r, &st);
+    if (st != HDO_OK) return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
     advance_clocks(r, &plan);
     r->step++;
-    if (!finite) r->stop = HDO_DIVERGED;
+    if (!finite) {
+        r->stop = HDO_DIVERGED;
+    } else if ((r->said & HDO_SAY_STOP) != 0) {
+        r->stop = HDO_STOPPED;
+    } else if ((r->said & HDO_SAY_TIMEOUT) != 0) {
+        r->stop = HDO_TIMEOUT;
+    }
     return st;
 }
 
 /* trace.jsonl: what the theory speaks about, after every step. */
 static hdo_status trace(hdo_run *r, hdo_error *e) {
     char line[256], gamma[32], mg[32], loss[32];
-    hdo__real_text(hdo__metrics_consensus(&r->metrics, &r->rows, &r->team), gamma);
+    double distance;
+    hdo_status st = hdo__metrics_consensus(&r->metrics, &r->rows, &r->team, &distance, e);
+    if (st != HDO_OK) return st;
+    hdo__real_text(distance, gamma);
     hdo__real_text(isfinite(r->mg) ? r->mg : 0.0, mg);
     hdo__real_text(isfinite(r->train_loss) ? r->train_loss : 0.0, loss);
     int n = snprintf(line, sizeof line, "{\"step\": %lld, \"consensus/gamma\": %s, \"consensus/mg\": %s, \"train/loss\": %s}\n",
                      (long long)r->step, gamma, mg, loss);
-    if (write(r->trace_fd, line, (size_t)n) != n) return hdo__fail(e, HDO_E_IO, "writing trace.jsonl in '%s' failed", r->dir);
-    return HDO_OK;
+    if (r->trace_fd >= 0 && write(r->trace_fd, line, (size_t)n) != n) {
+        st = hdo__fail(e, HDO_E_IO, "writing trace.jsonl in '%s' failed", r->dir);
+    }
+    return hdo__run_settle(r, st, e);
 }
 
 /* ---- evaluation and stopping ---- */
@@ -303,8 +345,8 @@ static hdo_status trace(hdo_run *r, hdo_error *e) {
 static hdo_status evaluate(hdo_run *r, hdo_error *e) {
     double t0 = hdo__now_s();
     hdo_row *row = &r->row;
-    hdo_status st = hdo__metrics_evaluate(&r->metrics, &r->rows, &r->team, row);
-    if (st != HDO_OK) return hdo__fail(e, st, "evaluation failed after step %lld: %s", (long long)r->step, hdo_status_text(st));
+    hdo_status st = hdo__metrics_evaluate(&r->metrics, &r->rows, &r->team, row, e);
+    if (st != HDO_OK) return st;
     r->eval_s += hdo__now_s() - t0;
     row->step = r->step;
     row->interactions = r->interactions;
@@ -323,14 +365,17 @@ static hdo_status evaluate(hdo_run *r, hdo_error *e) {
         if (r->clock_s != NULL) row->sim_s = fmax(row->sim_s, r->clock_s[i]);
     }
     row->y_loss = (double)NAN;
-    if (r->y != NULL && r->step > 0) st = hdo__metrics_one(&r->metrics, r->y, &r->team, &row->y_loss);
+    if (r->y != NULL && r->step > 0 && r->transport->rank == 0) {
+        st = hdo__metrics_one(&r->metrics, r->y, &r->team, &row->y_loss);
+        if (st != HDO_OK) hdo__fail(e, st, "evaluation failed: %s", hdo_status_text(st));
+    }
     row->wall_s = hdo__now_s() - r->start_s;
     row->step_s = r->step_s;
     row->eval_s = r->eval_s;
     r->has_row = true;
     for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) st = r->sinks[k]->ops->row(r->sinks[k], row, e);
-    if (r->hooks.row != NULL) r->hooks.row(r->hooks.ctx, row);
-    return st;
+    if (r->hooks.row != NULL && r->transport->rank == 0) r->hooks.row(r->hooks.ctx, row);
+    return hdo__run_settle(r, st, e);
 }
 
 static void judge(hdo_run *r) {
@@ -358,8 +403,43 @@ static hdo_status save_if_due(hdo_run *r, hdo_error *e) {
     const hdo_checkpoint_config *c = &r->config.checkpoint;
     if (r->dir[0] == '\0' || r->stop == HDO_DIVERGED) return HDO_OK;
     bool by_step = c->every > 0 && r->step % c->every == 0;
-    bool by_time = c->every_s > 0.0 && hdo__now_s() - r->saved_s >= c->every_s;
-    return by_step || by_time ? hdo_run_save(r, e) : HDO_OK;
+    bool asked = (r->said & HDO_SAY_SAVE) != 0; /* by the clock or by the caller, on any rank */
+    return by_step || asked ? hdo_run_save(r, e) : HDO_OK;
+}
+
+/* The hash goes from rank to rank in node order: it comes out as in the simulator. */
+static void hash_rows(void *ctx, void *v, size_t first, size_t count) {
+    const hdo_run *r = ctx;
+    (void)first;
+    (void)count;
+    size_t len = (r->objective->d + r->objective->n_buf) * sizeof(float);
+    for (int i = 0; i < r->rows.count; i++) hdo__sha256_update(v, r->rows.X + (size_t)i * r->rows.ld, len);
+}
+
+static void add_wire(void *ctx, void *v, size_t first, size_t count) {
+    const hdo_transport *t = ((const hdo_run *)ctx)->transport;
+    double *sum = v;
+    (void)first;
+    (void)count;
+    sum[0] += (double)t->sent_bytes;
+    sum[1] += (double)t->sent_messages;
+    sum[2] += t->wait_s;
+    sum[3] = fmax(sum[3], t->wait_s);
+}
+
+/* What only all ranks together can know about the end, so that afterwards any of them can be asked. */
+static hdo_status conclude(hdo_run *r, hdo_error *e) {
+    hdo_transport *t = r->transport;
+    if (t->ranks == 1 || r->fingerprint[0] != '\0') return HDO_OK;
+    hdo_sha256 c;
+    unsigned char digest[32];
+    hdo__sha256_init(&c);
+    hdo_status st = t->ops->relay(t, &c, sizeof c, 1, hash_rows, r, e);
+    if (st == HDO_OK) st = t->ops->relay(t, r->wire, sizeof r->wire, 1, add_wire, r, e);
+    if (st != HDO_OK) return st;
+    hdo__sha256_final(&c, digest);
+    hdo__sha256_hex(digest, r->fingerprint);
+    return HDO_OK;
 }
 
 hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
@@ -375,15 +455,14 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
         r->step_s += spent;
         if (r->timed_steps++ == 0 || (r->timed_steps <= TIMED_STEPS && spent < r->timed_s)) r->timed_s = spent;
         if (r->timed_steps == TIMED_STEPS) r->quickest_s = r->timed_s;
-        const double limit = r->config.stop.time_s;
-        if (limit > 0.0 && r->stop == HDO_RUNNING && hdo__now_s() - r->start_s > limit) r->stop = HDO_TIMEOUT;
-        if (st == HDO_OK && r->trace_fd >= 0) st = trace(r, e);
+        if (st == HDO_OK && r->config.eval.trace && r->dir[0] != '\0') st = trace(r, e);
         if (st == HDO_OK && hdo__run_due(r)) {
             st = evaluate(r, e);
             if (st == HDO_OK) judge(r);
         }
         if (st == HDO_OK) st = save_if_due(r, e);
     }
+    if (st == HDO_OK && r->stop != HDO_RUNNING) st = conclude(r, e);
     if (why != NULL) *why = r->stop;
     return st;
 }
@@ -391,7 +470,8 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
 hdo_status hdo_run_stop(hdo_run *r, hdo_error *e) {
     if (r->stop != HDO_RUNNING) return HDO_OK;
     r->stop = HDO_STOPPED;
-    return r->has_row && r->row.step == r->step ? HDO_OK : evaluate(r, e);
+    hdo_status st = r->has_row && r->row.step == r->step ? HDO_OK : evaluate(r, e);
+    return st == HDO_OK ? conclude(r, e) : st;
 }
 
 /* ---- life and views ---- */
@@ -410,6 +490,7 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     r->start_s = hdo__now_s();
     r->saved_s = r->start_s;
     st = hdo__run_wire(r, e);
+    if (r->transport != NULL) st = hdo__run_settle(r, st, e);
     if (st != HDO_OK) {
         hdo_run_destroy(r);
         return st;
@@ -430,8 +511,9 @@ hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const
     if (threads > 0) c->threads = threads;
     if (st == HDO_OK) st = hdo_run_create(out, c, hooks, e);
     hdo__free(c);
-    if (st == HDO_OK) st = hdo__run_restore(*out, dir, e);
-    if (st == HDO_OK) st = hdo__run_open_logs(*out, e);
+    if (st == HDO_OK) st = hdo__run_settle(*out, hdo__run_restore(*out, dir, e), e);
+    if (st == HDO_OK) st = (*out)->transport->rank == 0 ? hdo__run_open_logs(*out, e) : HDO_OK;
+    if (*out != NULL) st = hdo__run_share_dir(*out, st, e);
     if (st != HDO_OK) {
         hdo_run_destroy(*out);
         *out = NULL;
@@ -461,6 +543,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r->batches);
     hdo__free(r->result);
     hdo__free(r->active);
+    hdo__free(r->own);
     hdo__free(r->returned);
     hdo__free(r->clock_s);
     hdo__free(r->y);
@@ -483,6 +566,7 @@ void hdo_run_describe(const hdo_run *r, hdo_run_info *info) {
                            .val_samples = r->val != NULL ? r->val->count : 0};
 }
 
+int hdo_run_rank(const hdo_run *r) { return r->transport->rank; }
 const hdo_row *hdo_run_last_row(const hdo_run *r) { return r->has_row ? &r->row : NULL; }
 int64_t hdo_run_step(const hdo_run *r) { return r->step; }
 
@@ -494,10 +578,13 @@ const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d) {
 
 void hdo_run_fingerprint(const hdo_run *r, char hex[65]) {
     hdo_sha256 c;
-    hdo__sha256_init(&c);
-    size_t len = (r->objective->d + r->objective->n_buf) * sizeof(float);
-    for (int i = 0; i < r->rows.count; i++) hdo__sha256_update(&c, r->rows.X + (size_t)i * r->rows.ld, len);
     unsigned char digest[32];
+    if (r->fingerprint[0] != '\0') {
+        memcpy(hex, r->fingerprint, sizeof r->fingerprint);
+        return;
+    }
+    hdo__sha256_init(&c);
+    hash_rows((void *)(uintptr_t)r, &c, 0, 1);
     hdo__sha256_final(&c, digest);
     hdo__sha256_hex(digest, hex);
 }

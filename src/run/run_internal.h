@@ -62,9 +62,12 @@ struct hdo_run {
     int64_t interactions, bytes, forward, backward, jvp;
 
     /* of the last step */
-    hdo_node_result *result; /* (count) */
+    hdo_node_result *result; /* (n): of local nodes, of all once the ranks have agreed */
     int32_t *active;         /* (n): nodes that step, in order */
-    int n_active;
+    int32_t *own;            /* (count): those of them that are local */
+    int n_active, n_own;
+    bool in_exchange;        /* rows may leave as soon as their step is done */
+    unsigned said;           /* HDO_SAY_...: what the ranks agreed on */
     int32_t *returned;       /* (n): scratch */
     float **mine, **peer;    /* (n / 2): rows of the pairs in flight */
     double train_loss, mg;
@@ -77,6 +80,9 @@ struct hdo_run {
     int64_t timed_steps; /* the first few, on one thread, decide whether threads pay: see worth_threads */
     double timed_s, quickest_s;
     char dir[HDO_PATH_MAX]; /* run folder, or empty */
+    char fingerprint[65];   /* of the final models, made by all ranks together when the run stops */
+    double wire[4];         /* over ranks: bytes and messages sent, seconds waited, most seconds one rank waited */
+    int64_t writer;         /* process id of rank 0, for temporary names */
     int64_t saved_step;     /* of the last checkpoint; -1: none */
     double saved_s;
     int log_fd;             /* log.txt, or -1 */
@@ -97,6 +103,13 @@ void hdo__checkpoints_remove(const char *dir);
 
 /* Opens metrics.jsonl, log.txt and trace.jsonl of r->dir for appending (rundir.c). */
 hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);
+
+/* Which rank holds which nodes: blocks of equal cost, as mpi.roles allows (roles.c). */
+hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e);
+/* Refuses a run whose part on this rank does not fit into the memory it may use. */
+hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t scratch_bytes, hdo_error *e);
+hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e); /* all ranks fail if one does */
+hdo_status hdo__run_share_dir(hdo_run *r, hdo_status st, hdo_error *e); /* rank 0 tells where the folder is */
 
 /* Measures the noise of the classes at the present models and sets the rates of balanced classes (noise.c). */
 hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e);

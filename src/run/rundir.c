@@ -108,6 +108,15 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_int(&j, "bytes_exchanged", r->bytes);
     hdo_run_fingerprint(r, hex);
     hdo__json_text(&j, "params_sha256", hex);
+    if (r->transport->ranks > 1) {
+        hdo__json_object(&j, "mpi");
+        hdo__json_int(&j, "ranks", r->transport->ranks);
+        hdo__json_int(&j, "wire_bytes", (int64_t)r->wire[0]); /* of models, between ranks, without headers */
+        hdo__json_int(&j, "wire_messages", (int64_t)r->wire[1]);
+        hdo__json_real(&j, "wait_s_mean", r->wire[2] / r->transport->ranks);
+        hdo__json_real(&j, "wait_s_max", r->wire[3]);
+        hdo__json_end(&j, '}');
+    }
     hdo__json_text(&j, "dir", r->dir[0] != '\0' ? r->dir : NULL);
     hdo__json_end(&j, '}');
     if (j.failed) {
@@ -213,7 +222,7 @@ static void remove_run(const char *dir) {
     hdo__checkpoints_remove(dir);
 }
 
-hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
+static hdo_status make_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
     if (strlen(dir) >= sizeof r->dir - 32) return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
     if (holds_run(dir)) {
@@ -234,14 +243,49 @@ hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const cha
     return st == HDO_OK ? hdo__run_open_logs(r, e) : st;
 }
 
-hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
+typedef struct dir_note { /* from rank 0 to all */
+    char dir[HDO_PATH_MAX];
+    int64_t pid;
+} dir_note;
+
+static void put_note(void *ctx, void *v, size_t first, size_t count) {
+    const hdo_run *r = ctx;
+    dir_note *note = v;
+    (void)first;
+    (void)count;
+    if (r->transport->rank != 0) return;
+    snprintf(note->dir, sizeof note->dir, "%s", r->dir);
+    note->pid = (int64_t)getpid();
+}
+
+hdo_status hdo__run_share_dir(hdo_run *r, hdo_status st, hdo_error *e) {
+    dir_note note = {.pid = (int64_t)getpid()};
+    st = hdo__run_settle(r, st, e);
+    if (st == HDO_OK) st = r->transport->ops->relay(r->transport, &note, sizeof note, 1, put_note, r, e);
+    if (st != HDO_OK) return st;
+    snprintf(r->dir, sizeof r->dir, "%s", note.dir);
+    r->writer = note.pid;
+    return HDO_OK;
+}
+
+hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
+    hdo_status st = r->transport->rank == 0 ? make_dir(r, dir, force, command_line, e) : HDO_OK;
+    return hdo__run_share_dir(r, st, e);
+}
+
+static hdo_status write_summary(hdo_run *r, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
-    if (r->dir[0] == '\0') return HDO_OK;
     char *text = hdo_run_summary(r);
     if (text == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the summary");
     hdo__path_join(path, sizeof path, r->dir, "summary.json");
     hdo_status st = hdo__file_write(path, text, strlen(text), e);
     free(text);
+    return st;
+}
+
+hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
+    if (r->dir[0] == '\0') return HDO_OK;
+    hdo_status st = hdo__run_settle(r, r->transport->rank == 0 ? write_summary(r, e) : HDO_OK, e);
     if (st == HDO_OK && r->stop != HDO_DIVERGED && r->saved_step != r->step) st = hdo_run_save(r, e);
     return st;
 }

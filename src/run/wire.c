@@ -5,9 +5,11 @@
  * the models initialised. After this nothing is allocated.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/sha256.h"
 #include "run/run_internal.h"
 
 static size_t batch_bytes(const hdo_run *r, int batch) {
@@ -15,6 +17,38 @@ static size_t batch_bytes(const hdo_run *r, int batch) {
     size_t B = (size_t)batch;
     return hdo__arena_round(B * (size_t)r->train->n_in * sizeof(float)) + hdo__arena_round(B * sizeof(int64_t)) +
            hdo__arena_round(B * sizeof(int32_t));
+}
+
+static void warn(void *ctx, const char *message) { hdo__run_log(ctx, HDO_LOG_WARN, "%s", message); }
+
+/* What must be equal on all ranks: everything but the number of threads. */
+static hdo_status hash_config(const hdo_run *r, unsigned char out[32], hdo_error *e) {
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the configuration");
+    *c = r->config;
+    c->threads = 0;
+    char *text = hdo_config_dump(c, false);
+    free(c);
+    if (text == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the configuration text");
+    hdo_sha256 h;
+    hdo__sha256_init(&h);
+    hdo__sha256_update(&h, HDO_VERSION, sizeof HDO_VERSION);
+    hdo__sha256_update(&h, text, strlen(text));
+    hdo__sha256_final(&h, out);
+    free(text);
+    return HDO_OK;
+}
+
+static hdo_status wire_transport(hdo_run *r, int n, hdo_error *e) {
+    if (r->config.engine.id != HDO_ENGINE_MPI) return hdo__inproc_create(&r->transport, n, e);
+    hdo_transport_setup s = {
+        .deadline_s = r->config.mpi.deadline_s, .chunk = (size_t)r->config.mpi.chunk, .warn = warn, .ctx = r};
+    hdo_status st = hash_config(r, s.same, e);
+    if (st == HDO_OK) st = hdo__mpi_create(&r->transport, &s, e);
+    if (st != HDO_OK) return st;
+    st = hdo__run_spread(&r->config, r->transport, e);
+    if (st != HDO_OK && r->transport->rank != 0) hdo__fail(e, st, "%s", ""); /* all ranks found the same: one says it */
+    return st;
 }
 
 static hdo_status wire_data(hdo_run *r, hdo_error *e) {
@@ -32,7 +66,7 @@ static hdo_status wire_data(hdo_run *r, hdo_error *e) {
                                 r->train, e);
         if (st != HDO_OK) return st;
     }
-    hdo_problem p = {.config = &r->config, .train = r->train, .val = r->val, .n = r->transport->count};
+    hdo_problem p = {.config = &r->config, .train = r->train, .val = r->val, .n = r->transport->n};
     return entry->create(&p, &r->objective, e);
 }
 
@@ -45,7 +79,7 @@ static hdo_status theorem_rate(const hdo_run *r, const char *class_name, double 
                          "population.%s.lr is 'theorem', which needs a strongly convex model (quadratic, logistic-l2) with "
                          "a positive constant; give a number instead", class_name);
     }
-    double T = (double)r->config.steps, n = (double)r->transport->count;
+    double T = (double)r->config.steps, n = (double)r->transport->n;
     if (T < 2.0) return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem', which needs at least 2 steps", class_name);
     bool pairs = strcmp(r->config.mixing.kind, "pairwise") == 0;
     *lr = (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
@@ -88,6 +122,7 @@ static size_t scratch_bytes(const hdo_run *r) {
     size_t row = hdo__arena_round(r->rows.ld * sizeof(float));
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
+        if (c->first + c->count <= r->rows.first || c->first >= r->rows.first + r->rows.count) continue; /* none here */
         size_t need = row + batch_bytes(r, c->batch) + hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch);
         if (need > most) most = need;
     }
@@ -104,28 +139,32 @@ static bool has_time_model(const hdo_run *r) {
 }
 
 static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
-    int n = r->rows.count;
+    int n = r->rows.count, mates = r->transport->host_ranks, cpus = hdo__cpu_count();
+    if (mates > 1) cpus = hdo__cpu_count_shared(mates); /* ranks of one machine share it */
+    int threads = (int)r->config.threads > 0 ? (int)r->config.threads : cpus;
     size_t cells = (size_t)n * r->rows.ld;
     bool momentum = false;
     for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
+    hdo_status st = hdo__run_check_memory(r, cells * sizeof(float) * (momentum ? 3 : 2), scratch_bytes(r) * (size_t)threads, e);
+    if (st != HDO_OK) return st;
     r->rows.X = hdo__alloc(cells * sizeof(float));
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
     r->batches = hdo__alloc((size_t)n * sizeof(int64_t));
-    r->result = hdo__alloc((size_t)n * sizeof(hdo_node_result));
+    r->result = hdo__alloc((size_t)r->mixer.n * sizeof(hdo_node_result));
+    r->own = hdo__alloc((size_t)n * sizeof(int32_t));
     r->active = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
     r->returned = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
-    r->mine = hdo__alloc((size_t)(n / 2 + 1) * sizeof(float *));
-    r->peer = hdo__alloc((size_t)(n / 2 + 1) * sizeof(float *));
+    r->mine = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
+    r->peer = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
     bool timed = has_time_model(r), weighted = r->config.eval.weighted > 0.0;
     if (timed) r->clock_s = hdo__alloc((size_t)r->mixer.n * sizeof(double));
     if (weighted) r->y = hdo__alloc(r->rows.ld * sizeof(float));
     if (r->rows.X == NULL || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
         r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
-        r->mine == NULL || r->peer == NULL) {
+        r->own == NULL || r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
     }
-    int threads = (int)r->config.threads > 0 ? (int)r->config.threads : hdo__cpu_count();
     if (hdo__team_init(&r->team, threads, scratch_bytes(r)) != HDO_OK) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for scratch of %d threads (%.1f MB each)", threads,
                          (double)scratch_bytes(r) / 1e6);
@@ -145,7 +184,7 @@ static hdo_status init_models(hdo_run *r, hdo_error *e) {
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     int64_t n = 0;
     for (int k = 0; k < r->config.n_classes; k++) n += r->config.population[k].count;
-    hdo_status st = hdo__inproc_create(&r->transport, (int)n, e);
+    hdo_status st = wire_transport(r, (int)n, e);
     if (st == HDO_OK) st = wire_data(r, e);
     if (st != HDO_OK) return st;
     size_t len = r->objective->d + r->objective->n_buf, line = HDO_ALIGN / sizeof(float);
@@ -154,8 +193,9 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     st = wire_classes(r, e);
     if (st == HDO_OK) st = hdo__mixer_init(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n, r->config.warmup, e);
     if (st == HDO_OK) st = hdo__churn_init(&r->churn, &r->config, (int)n, e);
-    if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, e);
+    if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, r->transport, e);
     if (st == HDO_OK) st = wire_memory(r, e);
+    if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->rows, e);
     if (st == HDO_OK) st = init_models(r, e);
     return st;
 }

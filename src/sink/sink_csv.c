@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics.csv: what spreadsheets, gnuplot and R like to read. The columns are the metric table's, clocks included; there
- * is no second list. Names need no quotes: a class name is letters, digits, '_' and '-'.
+ * metrics.csv: what spreadsheets, gnuplot and R like to read. The columns are the metric table's, clocks included;
+ * there is no second list. Names need no quotes: a class name is letters, digits, '_' and '-'.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -109,7 +109,8 @@ static hdo_status csv_start(csv *c, const hdo_config *config, int64_t last_step,
     return write_line(c, e);
 }
 
-hdo_status hdo__sink_csv_create(hdo_sink **out, const char *path, const hdo_config *c, int64_t last_step, hdo_error *e) {
+hdo_status hdo__sink_csv_create(hdo_sink **out, const char *path, const hdo_config *c, int64_t last_step,
+                                hdo_error *e) {
     csv *s = hdo__alloc(sizeof *s);
     if (s == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", path);
     s->base.ops = &csv_ops;

@@ -6,8 +6,8 @@
  *   data    = Event { 1: wall_time double, 2: step int64, 3: file_version string | 5: summary Summary }
  *   Summary = repeated 1: Value { 1: tag string, 2: simple_value float }
  *
- * The first record carries the version, then each evaluation is one record with all its figures. A record goes out in one
- * write: a killed run leaves at most one torn record at the end, which TensorBoard skips.
+ * The first record carries the version, then each evaluation is one record with all its figures. A record goes out in
+ * one write: a killed run leaves at most one torn record at the end, which TensorBoard skips.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,13 +81,13 @@ static void put_text(tb *t, unsigned key, const char *text) {
 }
 
 enum { /* field number << 3 | wire type */
-    EVENT_WALL_TIME = 1 << 3 | 1,
-    EVENT_STEP = 2 << 3 | 0,
-    EVENT_VERSION = 3 << 3 | 2,
-    EVENT_SUMMARY = 5 << 3 | 2,
-    SUMMARY_VALUE = 1 << 3 | 2,
-    VALUE_TAG = 1 << 3 | 2,
-    VALUE_SIMPLE = 2 << 3 | 5
+       EVENT_WALL_TIME = 1 << 3 | 1,
+       EVENT_STEP = 2 << 3 | 0,
+       EVENT_VERSION = 3 << 3 | 2,
+       EVENT_SUMMARY = 5 << 3 | 2,
+       SUMMARY_VALUE = 1 << 3 | 2,
+       VALUE_TAG = 1 << 3 | 2,
+       VALUE_SIMPLE = 2 << 3 | 5
 };
 
 static void begin_event(tb *t) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families of graphs that need no chance, and what all graphs share: growing, connectivity, degrees. Adding a family
- * is one builder, one row in the table at the end, one word in the option table.
+ * The families of graphs that need no chance, and what all graphs share: growing, connectivity, degrees. Adding a
+ * family is one builder, one row in the table at the end, one word in the option table.
  */
 #include "topo/graph.h"
 
@@ -15,15 +15,18 @@
 
 hdo_status hdo__graph_limit(const char *what, int n, double n_edges, hdo_error *e) {
     if (n_edges <= (double)HDO_EDGES_MAX) return HDO_OK;
-    return hdo__fail(e, HDO_E_CONFIG,
-                     "mixing.graph %s on %d nodes has about %.3g edges, but at most %d are held in memory; a graph this "
-                     "dense mixes like the complete one: use mixing.graph: complete", what, n, n_edges, HDO_EDGES_MAX);
+    return hdo__fail(
+        e, HDO_E_CONFIG,
+        "mixing.graph %s on %d nodes has about %.3g edges, but at most %d are held in memory; a graph this "
+        "dense mixes like the complete one: use mixing.graph: complete",
+        what, n, n_edges, HDO_EDGES_MAX);
 }
 
 hdo_status hdo__graph_reserve(hdo_graph *g, size_t n_edges, hdo_error *e) {
     if (n_edges <= g->cap) return HDO_OK;
     hdo_pair *more = hdo__alloc(n_edges * sizeof(hdo_pair));
-    if (more == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for %zu edges of the communication graph", n_edges);
+    if (more == NULL)
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for %zu edges of the communication graph", n_edges);
     if (g->n_edges > 0) memcpy(more, g->edges, g->n_edges * sizeof(hdo_pair));
     hdo__free(g->edges);
     g->edges = more;
@@ -73,7 +76,8 @@ static hdo_status build_path(hdo_graph *g, const source *src, hdo_error *e) {
 }
 
 static hdo_status build_ring(hdo_graph *g, const source *src, hdo_error *e) {
-    hdo_status st = build_path(g, src, e); /* in order around the ring: greedy colouring then needs 2 colours if n is even */
+    hdo_status st =
+        build_path(g, src, e); /* in order around the ring: greedy colouring then needs 2 colours if n is even */
     if (st == HDO_OK && g->n > 2) st = hdo__graph_add(g, g->n - 1, 0, e);
     end_orbit(g);
     return st;
@@ -96,14 +100,16 @@ static hdo_status build_torus(hdo_graph *g, const source *src, hdo_error *e) {
             if (n % r == 0) rows = r;
         }
         if (rows == 1) {
-            return hdo__fail(e, HDO_E_CONFIG,
-                             "mixing.graph torus needs n = rows x columns with at least 2 of each, but %d nodes cannot be "
-                             "arranged so; %d nodes can, or use mixing.graph: ring", n, n < 4 ? 4 : n + 1);
+            return hdo__fail(
+                e, HDO_E_CONFIG,
+                "mixing.graph torus needs n = rows x columns with at least 2 of each, but %d nodes cannot be "
+                "arranged so; %d nodes can, or use mixing.graph: ring",
+                n, n < 4 ? 4 : n + 1);
         }
     } else if (rows < 2 || n % rows != 0 || n / rows < 2) {
         return hdo__fail(e, HDO_E_CONFIG,
-                         "mixing.graph is torus(%d), but %d nodes do not fill %d rows of at least 2 columns evenly", rows, n,
-                         rows);
+                         "mixing.graph is torus(%d), but %d nodes do not fill %d rows of at least 2 columns evenly",
+                         rows, n, rows);
     }
     int cols = n / rows;
     hdo_status st = hdo__graph_reserve(g, 2 * (size_t)n, e);
@@ -127,9 +133,11 @@ static hdo_status build_hypercube(hdo_graph *g, const source *src, hdo_error *e)
     int n = g->n, dims = 0;
     while (1 << dims < n) dims++;
     if (1 << dims != n) {
-        return hdo__fail(e, HDO_E_CONFIG,
-                         "mixing.graph hypercube needs a power of two of nodes, but the population has %d; the nearest are %d "
-                         "and %d", n, 1 << (dims - 1), 1 << dims);
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "mixing.graph hypercube needs a power of two of nodes, but the population has %d; the nearest are %d "
+            "and %d",
+            n, 1 << (dims - 1), 1 << dims);
     }
     hdo_status st = hdo__graph_reserve(g, (size_t)n * (size_t)dims / 2, e);
     for (int d = 0; d < dims; d++) {
@@ -164,13 +172,15 @@ static hdo_status build_regular(hdo_graph *g, const source *src, hdo_error *e) {
     int k = (int)src->config->graph.arg;
     if (k >= g->n) {
         return hdo__fail(e, HDO_E_CONFIG,
-                         "mixing.graph is random-regular(%d), but with %d nodes a node has at most %d others to meet", k, g->n,
-                         g->n - 1);
+                         "mixing.graph is random-regular(%d), but with %d nodes a node has at most %d others to meet",
+                         k, g->n, g->n - 1);
     }
     if ((int64_t)k * g->n % 2 != 0) {
-        return hdo__fail(e, HDO_E_CONFIG,
-                         "mixing.graph is random-regular(%d) on %d nodes, but nodes x degree must be even: every edge has two "
-                         "ends; take an even degree or one node more", k, g->n);
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "mixing.graph is random-regular(%d) on %d nodes, but nodes x degree must be even: every edge has two "
+            "ends; take an even degree or one node more",
+            k, g->n);
     }
     hdo_status st = hdo__graph_limit("random-regular", g->n, 0.5 * (double)k * (double)g->n, e);
     return st == HDO_OK ? hdo__graph_regular(g, k, edge_stream(src), e) : st;
@@ -186,9 +196,11 @@ static hdo_status build_gnp(hdo_graph *g, const source *src, hdo_error *e) {
 static hdo_status build_small_world(hdo_graph *g, const source *src, hdo_error *e) {
     int64_t k = src->config->degree;
     if (k % 2 != 0 || k >= g->n) {
-        return hdo__fail(e, HDO_E_CONFIG,
-                         "mixing.degree is %lld, but mixing.graph small-world on %d nodes needs an even degree below %d: a node "
-                         "starts with as many neighbours on either side", (long long)k, g->n, g->n);
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "mixing.degree is %lld, but mixing.graph small-world on %d nodes needs an even degree below %d: a node "
+            "starts with as many neighbours on either side",
+            (long long)k, g->n, g->n);
     }
     hdo_status st = hdo__graph_limit("small-world", g->n, 0.5 * (double)k * (double)g->n, e);
     return st == HDO_OK ? hdo__graph_small_world(g, (int)k, src->config->graph.arg, edge_stream(src), e) : st;
@@ -206,11 +218,16 @@ static const struct {
     bool random; /* worth drawing again if not connected */
     hdo_status (*build)(hdo_graph *g, const source *src, hdo_error *e);
 } families[] = {
-    {HDO_GRAPH_COMPLETE, false, build_complete},    {HDO_GRAPH_RING, false, build_ring},
-    {HDO_GRAPH_TORUS, false, build_torus},          {HDO_GRAPH_HYPERCUBE, false, build_hypercube},
-    {HDO_GRAPH_STAR, false, build_star},            {HDO_GRAPH_PATH, false, build_path},
-    {HDO_GRAPH_EXPONENTIAL, false, build_exponential}, {HDO_GRAPH_REGULAR, true, build_regular},
-    {HDO_GRAPH_ERDOS_RENYI, true, build_gnp},       {HDO_GRAPH_SMALL_WORLD, true, build_small_world},
+    {HDO_GRAPH_COMPLETE, false, build_complete},
+    {HDO_GRAPH_RING, false, build_ring},
+    {HDO_GRAPH_TORUS, false, build_torus},
+    {HDO_GRAPH_HYPERCUBE, false, build_hypercube},
+    {HDO_GRAPH_STAR, false, build_star},
+    {HDO_GRAPH_PATH, false, build_path},
+    {HDO_GRAPH_EXPONENTIAL, false, build_exponential},
+    {HDO_GRAPH_REGULAR, true, build_regular},
+    {HDO_GRAPH_ERDOS_RENYI, true, build_gnp},
+    {HDO_GRAPH_SMALL_WORLD, true, build_small_world},
     {HDO_GRAPH_FILE, false, build_file},
 };
 
@@ -269,8 +286,8 @@ static hdo_status measure_degrees(hdo_graph *g, hdo_error *e) {
     return HDO_OK;
 }
 
-static hdo_status refuse_disconnected(const hdo_graph *g, const hdo_mixing_config *c, int parts, int outside, bool random,
-                                      hdo_error *e) {
+static hdo_status refuse_disconnected(const hdo_graph *g, const hdo_mixing_config *c, int parts, int outside,
+                                      bool random, hdo_error *e) {
     char hint[160] = "";
     if (g->kind == HDO_GRAPH_ERDOS_RENYI) {
         snprintf(hint, sizeof hint, "; %d nodes need an edge probability well above ln(n)/n = %.2g", g->n,
@@ -280,10 +297,11 @@ static hdo_status refuse_disconnected(const hdo_graph *g, const hdo_mixing_confi
     } else if (g->kind == HDO_GRAPH_FILE) {
         snprintf(hint, sizeof hint, "; add edges to '%.100s'", c->edges);
     }
-    return hdo__fail(e, HDO_E_CONFIG,
-                     "the communication graph is not connected%s: it falls into %d parts, and vertex %d cannot be reached from "
-                     "vertex 0, so the population could never agree%s",
-                     random ? " in any of 32 draws" : "", parts, outside, hint);
+    return hdo__fail(
+        e, HDO_E_CONFIG,
+        "the communication graph is not connected%s: it falls into %d parts, and vertex %d cannot be reached from "
+        "vertex 0, so the population could never agree%s",
+        random ? " in any of 32 draws" : "", parts, outside, hint);
 }
 
 static hdo_status build_connected(hdo_graph *g, size_t family, source *src, hdo_error *e) {

@@ -52,12 +52,14 @@ static hdo_status read_vertex(reader *r, int64_t *v, hdo_error *e) {
     }
     if (r->p == start || !(at_line_end(r) || is_gap(*r->p) || *r->p == ',')) {
         r->p = start;
-        return hdo__fail(e, HDO_E_CONFIG, "%s:%lld: a line must hold two vertex numbers such as '3 17', but here is '%s'",
-                         r->path, (long long)r->line, shown(r, buf));
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "%s:%lld: a line must hold two vertex numbers such as '3 17', but here is '%s'", r->path,
+                         (long long)r->line, shown(r, buf));
     }
     if (*v >= r->n) {
-        return hdo__fail(e, HDO_E_CONFIG, "%s:%lld: vertex %.*s does not exist: %d nodes have the vertices 0 to %d", r->path,
-                         (long long)r->line, (int)(r->p - start < 20 ? r->p - start : 20), start, r->n, r->n - 1);
+        return hdo__fail(e, HDO_E_CONFIG, "%s:%lld: vertex %.*s does not exist: %d nodes have the vertices 0 to %d",
+                         r->path, (long long)r->line, (int)(r->p - start < 20 ? r->p - start : 20), start, r->n,
+                         r->n - 1);
     }
     skip_gaps(r);
     return HDO_OK;
@@ -77,8 +79,9 @@ static hdo_status read_line(reader *r, int64_t *a, int64_t *b, bool *found, hdo_
         }
         if (st == HDO_OK) st = read_vertex(r, b, e);
         if (st == HDO_OK && !at_line_end(r)) {
-            st = hdo__fail(e, HDO_E_CONFIG, "%s:%lld: two vertex numbers make a line, but '%s' follows; edges have no weights",
-                           r->path, (long long)r->line, shown(r, buf));
+            st = hdo__fail(e, HDO_E_CONFIG,
+                           "%s:%lld: two vertex numbers make a line, but '%s' follows; edges have no weights", r->path,
+                           (long long)r->line, shown(r, buf));
         }
         if (st == HDO_OK && *a == *b) {
             st = hdo__fail(e, HDO_E_CONFIG, "%s:%lld: vertex %lld is joined to itself", r->path, (long long)r->line,

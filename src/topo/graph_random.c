@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs, each a pure function of its stream, in time O(nodes + edges). Only whole numbers and + - * / decide, so
- * a seed gives the same graph on every machine.
+ * Random graphs, each a pure function of its stream, in time O(nodes + edges). Only whole numbers and + - * / decide,
+ * so a seed gives the same graph on every machine.
  */
 #include <math.h>
 #include <string.h>
@@ -25,7 +25,8 @@ hdo_status hdo__pairset_init(hdo_pairset *s, size_t most, hdo_error *e) {
     size_t slots = 64;
     while (slots < 2 * most) slots *= 2;
     *s = (hdo_pairset){.slot = hdo__alloc(slots * sizeof(uint64_t)), .mask = slots - 1};
-    if (s->slot == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a communication graph of %zu edges", most);
+    if (s->slot == NULL)
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for a communication graph of %zu edges", most);
     return HDO_OK;
 }
 
@@ -54,9 +55,9 @@ bool hdo__pairset_add(hdo_pairset *s, int64_t a, int64_t b) {
 
 /* ---- random regular ---- */
 
-/* Steger and Wormald, "Generating random regular graphs quickly" (1999): every vertex has k points; join two random free
- * points if that makes neither a loop nor a double edge; start over when stuck. Nearly uniform over the k-regular graphs
- * (asymptotically so for k up to a small power of n). Starting over goes on in the same stream. */
+/* Steger and Wormald, "Generating random regular graphs quickly" (1999): every vertex has k points; join two random
+ * free points if that makes neither a loop nor a double edge; start over when stuck. Nearly uniform over the k-regular
+ * graphs (asymptotically so for k up to a small power of n). Starting over goes on in the same stream. */
 static hdo_status regular_pairs(hdo_graph *g, int k, hdo_stream s, hdo_pairset *set, uint32_t *point, hdo_error *e) {
     size_t all = (size_t)g->n * (size_t)k;
     uint64_t draw = 0;
@@ -166,9 +167,9 @@ hdo_status hdo__graph_gnp(hdo_graph *g, double p, hdo_stream s, hdo_error *e) {
 
 /* ---- small world ---- */
 
-/* Watts and Strogatz, "Collective dynamics of small-world networks" (1998): a ring in which everybody knows the k/2 next
- * on either side; the far end of each edge moves with probability beta to a uniform vertex that is not a neighbour, nor
- * was one at the start. A vertex without such candidates keeps its edge. */
+/* Watts and Strogatz, "Collective dynamics of small-world networks" (1998): a ring in which everybody knows the k/2
+ * next on either side; the far end of each edge moves with probability beta to a uniform vertex that is not a
+ * neighbour, nor was one at the start. A vertex without such candidates keeps its edge. */
 hdo_status hdo__graph_small_world(hdo_graph *g, int k, double beta, hdo_stream s, hdo_error *e) {
     enum { MOVES_MAX = 100 };
     int64_t n = g->n;

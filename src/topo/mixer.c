@@ -35,9 +35,10 @@ int hdo__match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scr
     return 1;
 }
 
-static const hdo_mixer_ops matching = {
-    .name = "matching", .help = "every node steps, then a random perfect matching averages", .all_step = true,
-    .match = hdo__match_all};
+static const hdo_mixer_ops matching = {.name = "matching",
+                                       .help = "every node steps, then a random perfect matching averages",
+                                       .all_step = true,
+                                       .match = hdo__match_all};
 static const hdo_mixer_ops pairwise = {
     .name = "pairwise", .help = "one random pair steps and averages (Algorithm 1)", .match = hdo__match_one};
 static const hdo_mixer_ops none = {.name = "none", .help = "no communication", .all_step = true};
@@ -75,7 +76,8 @@ hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint
     return HDO_OK;
 }
 
-hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup, hdo_error *e) {
+hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup,
+                           hdo_error *e) {
     return hdo__mixer_init_placed(m, c, seed, n, -1, warmup, e);
 }
 

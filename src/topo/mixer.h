@@ -14,7 +14,7 @@
 #include "hdo/config.h"
 #include "topo/graph.h"
 
-typedef struct hdo_plan { /* what happens in one step */
+typedef struct hdo_plan {  /* what happens in one step */
     const hdo_pair *pairs; /* disjoint */
     int n_pairs;
     bool all_step;  /* every node takes a local step; otherwise only the nodes in pairs */
@@ -27,7 +27,8 @@ typedef struct hdo_mixer_ops {
     const char *name;
     const char *help;
     bool all_step;
-    /* Pairs of step t into pairs (room for n / 2), returns how many. scratch: as in hdo_mixer. NULL: never any pairs. */
+    /* Pairs of step t into pairs (room for n / 2), returns how many. scratch: as in hdo_mixer. NULL: never any pairs.
+     */
     int (*match)(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch);
     bool allreduce;
 } hdo_mixer_ops;
@@ -38,8 +39,8 @@ struct hdo_mixer {
     const hdo_mixer_ops *ops;
     uint64_t seed;
     int n;
-    int64_t period; /* nodes meet in steps t with (t + 1) % period == 0 */
-    int64_t warmup; /* and not before */
+    int64_t period;    /* nodes meet in steps t with (t + 1) % period == 0 */
+    int64_t warmup;    /* and not before */
     hdo_pair *pairs;   /* (n / 2) */
     uint32_t *scratch; /* (n), for matchings in a graph (edges + n) */
 
@@ -54,11 +55,13 @@ struct hdo_mixer {
 extern const hdo_mixer_ops *const hdo__mixers[]; /* ends with NULL */
 const hdo_mixer_ops *hdo__mixer_find(const char *name);
 
-/* n_first: how many nodes the first class has (nodes 0 .. n_first-1): mixing.placement says where on the graph they sit. */
+/* n_first: how many nodes the first class has (nodes 0 .. n_first-1): mixing.placement says where on the graph they
+ * sit. */
 hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int n_first,
                                   int64_t warmup, hdo_error *e);
 /* The same without a first class; refuses placements that are about it. */
-hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup, hdo_error *e);
+hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup,
+                           hdo_error *e);
 void hdo__mixer_clear(hdo_mixer *m);
 void hdo__mixer_plan(hdo_mixer *m, int64_t t, hdo_plan *plan); /* valid until the next call */
 
@@ -71,20 +74,23 @@ typedef enum hdo_spectrum_how {
 } hdo_spectrum_how;
 
 typedef struct hdo_spectrum {
-    double lambda;  /* second largest eigenvalue of E[W'W] of one exchange: E Gamma' <= lambda Gamma. 1: never agrees */
-    double error;   /* of lambda: 0 for a formula, numerical accuracy, or the sampling error */
-    double gap;     /* second smallest eigenvalue of the graph's normalised Laplacian, 1 - that of the random walk; the lazy
-                     * walk has half of it. NaN without a graph (none) */
+    double lambda; /* second largest eigenvalue of E[W'W] of one exchange: E Gamma' <= lambda Gamma. 1: never agrees */
+    double error;  /* of lambda: 0 for a formula, numerical accuracy, or the sampling error */
+    double gap; /* second smallest eigenvalue of the graph's normalised Laplacian, 1 - that of the random walk; the lazy
+                 * walk has half of it. NaN without a graph (none) */
     hdo_spectrum_how how;
     int64_t edges;
     int degree_min, degree_max;
     int64_t samples; /* steps sampled */
 } hdo_spectrum;
 
-/* Larger graphs are skipped unless there is a formula: this stays below 0.2 s. */
-enum { HDO_SPECTRUM_NODES = 4096, HDO_SPECTRUM_EDGES = 1 << 18 };
+/* Larger graphs are skipped unless there is a formula: 2000 nodes stay below 0.2 s. */
+enum { HDO_SPECTRUM_NODES = 4096, HDO_SPECTRUM_EDGES = 1 << 18, HDO_SPECTRUM_EDGES_SAMPLED = 1 << 16 };
 hdo_status hdo__mixer_spectrum(const hdo_mixer *m, hdo_spectrum *out);
 const char *hdo__spectrum_how_name(hdo_spectrum_how how); /* "closed form", "numerical", "sampled", "skipped" */
+
+/* One line for the log: "mixing along a graph (ring, colour): 16 edges, ...; lambda = 0.962 (...)". */
+void hdo__spectrum_text(const hdo_mixer *m, const hdo_spectrum *s, char *buf, size_t cap);
 
 /* ---- between the files of this folder ---- */
 extern const hdo_mixer_ops hdo__mixer_graph;

@@ -70,15 +70,17 @@ static int match_edge(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *
 
 /* ---- colour ---- */
 
-/* Smallest colour free at both ends, edge by edge: fewer than twice the largest degree. Rings and tori of even sides and
- * hypercubes come out with as many colours as neighbours, thanks to the order of their edges. Sorts the edges by colour;
- * their orbits are then lost, and not needed. */
+/* Smallest colour free at both ends, edge by edge: fewer than twice the largest degree. Rings and tori of even sides
+ * and hypercubes come out with as many colours as neighbours, thanks to the order of their edges. Sorts the edges by
+ * colour; their orbits are then lost, and not needed. */
 static hdo_status colour_edges(hdo_mixer *m, hdo_error *e) {
     hdo_graph *g = &m->graph;
     if (2 * g->degree_max - 1 > HDO_COLOURS_MAX) {
-        return hdo__fail(e, HDO_E_CONFIG,
-                         "mixing.graph_mode is colour, but a node has %d neighbours and the edges are only coloured up to %d; "
-                         "use mixing.graph_mode: matching", g->degree_max, HDO_COLOURS_MAX / 2);
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "mixing.graph_mode is colour, but a node has %d neighbours and the edges are only coloured up to %d; "
+            "use mixing.graph_mode: matching",
+            g->degree_max, HDO_COLOURS_MAX / 2);
     }
     uint64_t *used = hdo__alloc((size_t)g->n * sizeof(uint64_t));
     uint8_t *colour = hdo__alloc(g->n_edges + 1);

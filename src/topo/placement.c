@@ -125,7 +125,8 @@ static void spread(const hdo_graph *g, const adjacency *adj, int n_first, uint32
     }
 }
 
-/* Highest degree first, equals in random order: on a regular graph this is `random`. order holds a random permutation. */
+/* Highest degree first, equals in random order: on a regular graph this is `random`. order holds a random permutation.
+ */
 static void hub(const hdo_graph *g, const adjacency *adj, int n_first, const uint32_t *order, uint32_t *seat,
                 uint32_t *room) {
     uint32_t *at = room; /* (n + 1): where the next vertex of a degree goes; sorting by counting */

@@ -1,151 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast mixing alone brings the nodes together: lambda, the second largest eigenvalue of E[W'W], and the spectral gap
- * of the graph. A matching is a projection (W'W = W), so with p_e the probability that edge e is drawn
+ * How fast mixing alone brings the nodes together: lambda, the second largest eigenvalue of E[W'W], and the spectral
+ * gap of the graph. A matching is a projection (W'W = W), so with p_e the probability that edge e is drawn
  *
- *   lambda = 1 - mu / 2,   mu = second smallest eigenvalue of the Laplacian with weights p_e        (docs/theory.md 3.3)
+ *   lambda = 1 - mu / 2,   mu = second smallest eigenvalue of the Laplacian with weights p_e (docs/theory.md 3.3)
  *
- * p_e is 1/edges or 1/colours where a step draws one of those. In a random maximal matching it is known for rings and
- * stars, and for other graphs measured over sampled steps. Edges that symmetries exchange share one p. Where each edge
- * has its own, the eigenvalue of the noisy matrix lies above the true one on average (the largest eigenvalue is convex)
- * by an amount that falls like 1/samples: comparing the two halves of the sample with the whole gives both the
+ * p_e is 1/edges or 1/colours where a step draws one of those. In a random maximal matching it is known for rings,
+ * paths and stars, and for other graphs measured over sampled steps. Edges that symmetries exchange share one p. Where
+ * each edge has its own, the eigenvalue of the noisy matrix lies above the true one on average (the largest eigenvalue
+ * is convex) by an amount that falls like 1/samples: comparing the quarters of the sample with the whole gives both the
  * correction and the error stated.
- *
- * Eigenvalues: Lanczos without reorthogonalisation, whose ghosts copy eigenvalues but do not move the extreme one. Power
- * iteration, which the bounds use for small matrices, needs n^2 rounds on a ring; Lanczos needs n.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "hdo/theory.h"
+#include "topo/laplacian.h"
 #include "topo/mixer.h"
 
 static const double pi = 3.14159265358979323846;
 
 enum {
+    PARTS = 4, /* of a sample */
     SAMPLES_MAX = 4096,
-    SAMPLES_MIN = 32,
-    EDGE_VISITS = 5000000,   /* of all samples together: some 30 ms */
-    LANCZOS_VISITS = 20000000 /* of nodes and edges in one eigenvalue: some 50 ms */
+    SAMPLES_MIN = 8 * PARTS,
+    EDGE_VISITS = 5000000 /* of all samples together: some 30 ms */
 };
 
-/* ---- the smallest eigenvalue of a Laplacian beside its zero ---- */
-
-typedef struct laplacian {
-    size_t n, n_edges;
-    const hdo_pair *edges;
-    const double *weight; /* (n_edges) */
-    double *scale;        /* (n): S of S L S; ones, or degree^-1/2 for the normalised Laplacian */
-    double *null;         /* (n): unit vector with S L S null = 0 */
-} laplacian;
-
-/* y = S L S x */
-static void multiply(const laplacian *l, const double *x, double *y) {
-    memset(y, 0, l->n * sizeof(double));
-    for (size_t k = 0; k < l->n_edges; k++) {
-        size_t a = (size_t)l->edges[k].a, b = (size_t)l->edges[k].b;
-        double flow = l->weight[k] * (l->scale[a] * x[a] - l->scale[b] * x[b]);
-        y[a] += flow;
-        y[b] -= flow;
-    }
-    for (size_t i = 0; i < l->n; i++) y[i] *= l->scale[i];
-}
-
-static double dot(size_t n, const double *x, const double *y) {
-    double s = 0.0;
-    for (size_t i = 0; i < n; i++) s += x[i] * y[i];
-    return s;
-}
-
-static void subtract(size_t n, double a, const double *x, double *y) {
-    for (size_t i = 0; i < n; i++) y[i] -= a * x[i];
-}
-
-/* Has the tridiagonal matrix an eigenvalue below x? A pivot of T - x that is not positive says so (Sturm). */
-static bool has_below(size_t m, const double *alpha, const double *beta, double x) {
-    double q = alpha[0] - x;
-    for (size_t i = 1; i < m && q > 0.0; i++) q = alpha[i] - x - beta[i - 1] * beta[i - 1] / q;
-    return !(q > 0.0);
-}
-
-static double smallest_of(size_t m, const double *alpha, const double *beta) {
-    double lo = 0.0, hi = alpha[0];
-    for (size_t i = 1; i < m; i++) hi = alpha[i] < hi ? alpha[i] : hi;
-    for (int turn = 0; turn < 100 && hi - lo > 1e-14 * hi; turn++) {
-        double mid = 0.5 * (lo + hi);
-        if (has_below(m, alpha, beta, mid)) {
-            hi = mid;
-        } else {
-            lo = mid;
-        }
-    }
-    return 0.5 * (lo + hi);
-}
-
-static size_t lanczos_steps(const laplacian *l) {
-    size_t most = (size_t)LANCZOS_VISITS / (l->n + l->n_edges) + 8;
-    return most < 6 * l->n + 16 ? most : 6 * l->n + 16;
-}
-
-/* work: 3 n + 2 lanczos_steps doubles. *error: what the last quarter of the steps still changed. */
-static double smallest_eigenvalue(const laplacian *l, double *work, double *error) {
-    const double tol = 1e-10; /* relative; the figure is printed with six digits */
-    size_t n = l->n, most = lanczos_steps(l), check = 8;
-    double *v = work, *old = work + n, *w = work + 2 * n, *alpha = work + 3 * n, *beta = alpha + most;
-    double value = 0.0, last = HUGE_VAL, b = 0.0, top = 0.0;
-    hdo_stream s = hdo__stream(0, HDO_RNG_GRAPH, 0, 0, HDO_GRAPH_SUB_SPECTRUM); /* a fixed start: the answer is too */
-    for (size_t i = 0; i < n; i++) {
-        v[i] = hdo__rng_double(s, i) - 0.5;
-        old[i] = 0.0;
-    }
-    subtract(n, dot(n, l->null, v), l->null, v);
-    double norm = sqrt(dot(n, v, v));
-    for (size_t i = 0; i < n; i++) v[i] /= norm;
-    for (size_t m = 1;; m++) {
-        multiply(l, v, w);
-        double a = dot(n, v, w);
-        for (size_t i = 0; i < n; i++) w[i] -= a * v[i] + b * old[i];
-        subtract(n, dot(n, l->null, w), l->null, w);
-        b = sqrt(dot(n, w, w));
-        alpha[m - 1] = a;
-        beta[m - 1] = b;
-        if (a > top) top = a;
-        bool end = m == most || b <= 1e-13 * top; /* b = 0: the space is closed, T is exact */
-        if (end || m >= check) {
-            value = smallest_of(m, alpha, beta);
-            *error = b <= 1e-13 * top ? 0.0 : fabs(value - last);
-            if (end || *error <= tol * value || *error <= 1e-15 * top) return value;
-            last = value;
-            check = m + m / 4 + 1;
-        }
-        double *spare = old;
-        old = v;
-        v = w;
-        w = spare;
-        for (size_t i = 0; i < n; i++) v[i] /= b;
-    }
-}
+static const double TOL = 1e-10;        /* of eigenvalues; figures are printed with six digits or so */
+static const double TOL_SAMPLED = 1e-6; /* where sampling blurs more than that */
 
 /* ---- one computation: memory and the two Laplacians ---- */
 
 typedef struct solver {
-    laplacian l;
+    hdo_laplacian l;
     double *block;  /* everything below in one piece */
     double *weight; /* (n_edges) */
     double *work;
-    uint32_t *count[2]; /* (n_edges): how often an edge was drawn in either half of the sample */
+    uint32_t *count[PARTS]; /* (n_edges) each: how often an edge was drawn in that part of the sample */
     uint32_t *scratch;
 } solver;
 
 static bool solver_init(solver *s, const hdo_graph *g) {
     size_t n = (size_t)g->n, E = g->n_edges;
     *s = (solver){.l = {.n = n, .n_edges = E, .edges = g->edges}};
-    s->block = hdo__alloc((E + 5 * n + 2 * lanczos_steps(&s->l)) * sizeof(double));
-    s->count[0] = hdo__alloc((3 * E + n) * sizeof(uint32_t));
+    s->block = hdo__alloc((E + 5 * n + 2 * hdo__laplacian_steps(&s->l)) * sizeof(double));
+    s->count[0] = hdo__alloc(((PARTS + 1) * E + n) * sizeof(uint32_t));
     if (s->block == NULL || s->count[0] == NULL) return false;
-    s->count[1] = s->count[0] + E;
-    s->scratch = s->count[1] + E;
+    for (int k = 1; k < PARTS; k++) s->count[k] = s->count[k - 1] + E;
+    s->scratch = s->count[PARTS - 1] + E;
     s->weight = s->block;
     s->l.weight = s->weight;
     s->l.scale = s->block + E;
@@ -160,12 +65,12 @@ static void solver_clear(solver *s) {
 }
 
 /* mu of the Laplacian with the weights of s. */
-static double plain_mu(solver *s, double *error) {
+static double plain_mu(solver *s, double tol, double *error) {
     for (size_t i = 0; i < s->l.n; i++) {
         s->l.scale[i] = 1.0;
         s->l.null[i] = 1.0 / sqrt((double)s->l.n);
     }
-    return smallest_eigenvalue(&s->l, s->work, error);
+    return hdo__laplacian_smallest(&s->l, tol, s->work, error);
 }
 
 static void unit_weights(solver *s) {
@@ -185,7 +90,7 @@ static double normalised_gap(solver *s) {
         s->l.scale[i] = 1.0 / sqrt(s->l.null[i]);
         s->l.null[i] = sqrt(s->l.null[i] / (2.0 * (double)s->l.n_edges));
     }
-    return smallest_eigenvalue(&s->l, s->work, &error);
+    return hdo__laplacian_smallest(&s->l, TOL, s->work, &error);
 }
 
 /* ---- formulas ---- */
@@ -227,25 +132,57 @@ static double ring_matching_probability(int n) {
     return (1.0 + pairs) / (double)n;
 }
 
+/* Probability of an edge of a path with l edges on one side and r on the other. Give every edge a uniform time; the end
+ * towards the l edges is still free at time t with probability h_l(t) = 1 - int_0^t h_{l-1}, h_0 = 1: the exponential
+ * series of -t cut after t^l. The edge is drawn with probability int_0^1 h_l h_r. */
+static double path_edge_probability(int l, int r) {
+    double sum = 0.0, fa = 1.0;
+    for (int a = 0; a <= l && a <= 20; a++) { /* 1/21! is below rounding */
+        double fb = 1.0;
+        for (int b = 0; b <= r && b <= 20; b++) {
+            sum += fa * fb / (double)(a + b + 1);
+            fb /= -(double)(b + 1);
+        }
+        fa /= -(double)(a + 1);
+    }
+    return sum;
+}
+
+/* mu of a path whose edges have these probabilities. With B the edges' differences, L = B'PB has the eigenvalues of the
+ * tridiagonal sqrt(P) B B' sqrt(P), without the zero: no iteration. */
+static hdo_status path_mu(int n, double *mu) {
+    size_t E = (size_t)n - 1;
+    double *alpha = hdo__alloc(2 * E * sizeof(double));
+    if (alpha == NULL) return HDO_E_MEMORY;
+    double *beta = alpha + E;
+    for (size_t k = 0; k < E; k++) alpha[k] = 2.0 * path_edge_probability((int)k, (int)(E - 1 - k));
+    for (size_t k = 0; k + 1 < E; k++) beta[k] = 0.5 * sqrt(alpha[k] * alpha[k + 1]);
+    *mu = hdo__tridiagonal_smallest(E, alpha, beta);
+    hdo__free(alpha);
+    return HDO_OK;
+}
+
 /* ---- sampling ---- */
 
 static int64_t sample(solver *s, const hdo_mixer *m) {
-    int64_t M = EDGE_VISITS / (int64_t)m->graph.n_edges / 2 * 2;
+    int64_t M = EDGE_VISITS / (int64_t)m->graph.n_edges / PARTS * PARTS;
     if (M > SAMPLES_MAX) M = SAMPLES_MAX;
     if (M < SAMPLES_MIN) M = SAMPLES_MIN;
     for (int64_t t = 0; t < M; t++) { /* not the steps of the run: the same law, other numbers */
         hdo_stream stream = hdo__stream(m->seed, HDO_RNG_GRAPH, 1, (uint64_t)t, HDO_GRAPH_SUB_SPECTRUM);
         int found = hdo__graph_match(&m->graph, stream, s->scratch);
-        for (int k = 0; k < found; k++) s->count[t & 1][s->scratch[k]]++;
+        for (int k = 0; k < found; k++) s->count[t % PARTS][s->scratch[k]]++;
     }
     return M;
 }
 
-/* Probabilities from counts, averaged over orbits where they are known. which: 0, 1: a half; 2: all. */
-static void sampled_weights(solver *s, const hdo_graph *g, int64_t M, int which) {
-    double per = which == 2 ? 1.0 / (double)M : 2.0 / (double)M;
+/* Probabilities from the counts of one part, or of all (part = PARTS), averaged over orbits where they are known. */
+static void sampled_weights(solver *s, const hdo_graph *g, int64_t M, int part) {
+    int from_part = part < PARTS ? part : 0, to_part = part < PARTS ? part + 1 : PARTS;
+    double per = (part < PARTS ? (double)PARTS : 1.0) / (double)M;
     for (size_t k = 0; k < g->n_edges; k++) {
-        double times = which == 2 ? (double)s->count[0][k] + (double)s->count[1][k] : (double)s->count[which][k];
+        double times = 0.0;
+        for (int q = from_part; q < to_part; q++) times += (double)s->count[q][k];
         s->weight[k] = per * times;
     }
     for (int o = 0; o < g->n_orbits; o++) {
@@ -261,29 +198,53 @@ static double clamp01(double x) {
 }
 
 static void lambda_sampled(solver *s, const hdo_mixer *m, hdo_spectrum *out) {
-    double lambda[3], numerical = 0.0;
+    double lambda[PARTS + 1], numerical = 0.0, mean = 0.0, var = 0.0, mu = 0.0, gap;
+    bool alike = m->graph.n_orbits == 1; /* then lambda is linear in the one p, and one eigenvalue serves */
     out->how = HDO_SPECTRUM_SAMPLED;
     out->samples = sample(s, m);
-    if (m->graph.n_orbits == 1) { /* all edges alike: lambda is linear in their one p, and one eigenvalue serves */
+    if (alike && !closed_forms(&m->graph, &mu, &gap)) {
         unit_weights(s);
-        double mu, gap;
-        if (!closed_forms(&m->graph, &mu, &gap)) mu = plain_mu(s, &numerical);
-        for (int h = 0; h < 3; h++) {
-            sampled_weights(s, &m->graph, out->samples, h);
-            lambda[h] = 1.0 - 0.5 * s->weight[0] * mu;
-        }
-    } else {
-        for (int h = 0; h < 3; h++) {
-            sampled_weights(s, &m->graph, out->samples, h);
-            lambda[h] = 1.0 - 0.5 * plain_mu(s, &numerical);
-        }
+        mu = plain_mu(s, TOL, &numerical);
     }
-    double bias = 0.5 * (lambda[0] + lambda[1]) - lambda[2]; /* of the whole, as large as what a half has more */
-    out->lambda = clamp01(lambda[2] - bias);
-    out->error = fabs(bias) + 0.5 * fabs(lambda[0] - lambda[1]) + 0.5 * numerical;
+    for (int q = 0; q <= PARTS; q++) {
+        sampled_weights(s, &m->graph, out->samples, q);
+        lambda[q] = 1.0 - 0.5 * (alike ? s->weight[0] * mu : plain_mu(s, TOL_SAMPLED, &numerical));
+        if (q < PARTS) mean += lambda[q] / PARTS;
+    }
+    for (int q = 0; q < PARTS; q++) var += (lambda[q] - mean) * (lambda[q] - mean) / (PARTS - 1);
+    double bias = (mean - lambda[PARTS]) / (PARTS - 1); /* a part has PARTS times as much of it as the whole */
+    out->lambda = clamp01(lambda[PARTS] - bias);
+    out->error = fabs(bias) + sqrt(var / PARTS) + 0.5 * numerical;
 }
 
 /* ---- all together ---- */
+
+void hdo__spectrum_text(const hdo_mixer *m, const hdo_spectrum *s, char *buf, size_t cap) {
+    static const char *const graphs[] = {"no graph",    "complete",    "ring",        "torus",
+                                         "hypercube",   "star",        "path",        "random-regular",
+                                         "erdos-renyi", "small-world", "exponential", "edge list"};
+    static const char *const modes[] = {"", "matching", "colour", "edge"};
+    char where[128], speed[128];
+    snprintf(where, sizeof where, "mixing %s", m->ops->name);
+    if (m->vertex != NULL) {
+        snprintf(where, sizeof where, "mixing along a graph (%s, %s): %lld edges, degree %d to %d, spectral gap %.4g",
+                 graphs[m->graph.kind], modes[m->graph_mode], (long long)s->edges, s->degree_min, s->degree_max,
+                 s->gap);
+    }
+    if (s->lambda > 0.0 && s->lambda < 1.0) { /* E Gamma_t = lambda^t Gamma_0 at worst */
+        snprintf(speed, sizeof speed, "%s; disagreement halves in %.3g exchanges", hdo__spectrum_how_name(s->how),
+                 log(2.0) / -log(s->lambda));
+    } else {
+        snprintf(speed, sizeof speed, "%s", hdo__spectrum_how_name(s->how));
+    }
+    if (s->how == HDO_SPECTRUM_SKIPPED) {
+        snprintf(buf, cap, "%s; too large to compute lambda", where);
+    } else if (s->how == HDO_SPECTRUM_SAMPLED) {
+        snprintf(buf, cap, "%s; lambda = %.6g +- %.1g (%s)", where, s->lambda, s->error, speed);
+    } else {
+        snprintf(buf, cap, "%s; lambda = %.9g (%s)", where, s->lambda, speed);
+    }
+}
 
 const char *hdo__spectrum_how_name(hdo_spectrum_how how) {
     static const char *const names[] = {"closed form", "numerical", "sampled", "skipped"};
@@ -329,10 +290,17 @@ hdo_status hdo__mixer_spectrum(const hdo_mixer *m, hdo_spectrum *out) {
         out->lambda = 1.0 - 0.5 * p * mu;
         return HDO_OK;
     }
-    if (m->n > HDO_SPECTRUM_NODES || g->n_edges > HDO_SPECTRUM_EDGES) {
+    size_t most = isnan(p) ? HDO_SPECTRUM_EDGES_SAMPLED : HDO_SPECTRUM_EDGES;
+    if (m->n > HDO_SPECTRUM_NODES || g->n_edges > most) {
         out->lambda = (double)NAN;
         out->how = HDO_SPECTRUM_SKIPPED;
         return HDO_OK;
+    }
+    if (isnan(p) && g->kind == HDO_GRAPH_PATH) {
+        hdo_status st = path_mu(m->n, &mu);
+        out->how = HDO_SPECTRUM_NUMERICAL;
+        out->lambda = 1.0 - 0.5 * mu;
+        return st;
     }
     solver s;
     if (!solver_init(&s, g)) {
@@ -344,7 +312,7 @@ hdo_status hdo__mixer_spectrum(const hdo_mixer *m, hdo_spectrum *out) {
     } else {
         unit_weights(&s);
         out->how = HDO_SPECTRUM_NUMERICAL;
-        out->lambda = 1.0 - 0.5 * p * plain_mu(&s, &out->error);
+        out->lambda = 1.0 - 0.5 * p * plain_mu(&s, TOL, &out->error);
         out->error *= 0.5 * p;
     }
     if (!closed) out->gap = normalised_gap(&s);

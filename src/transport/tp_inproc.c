@@ -2,12 +2,31 @@
 #include "base/arena.h"
 #include "transport/transport.h"
 
-static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, hdo_error *e) {
+typedef struct inproc { /* one rank that holds everything */
+    hdo_transport base;
+    int start, held, order;
+} inproc;
+
+static hdo_status reserve(hdo_transport *t, const hdo_rows *rows, hdo_error *e) {
     (void)t;
-    (void)plan;
     (void)rows;
     (void)e;
     return HDO_OK;
+}
+
+static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e) {
+    (void)t;
+    (void)plan;
+    (void)rows;
+    (void)step;
+    (void)e;
+    return HDO_OK;
+}
+
+static void ready(hdo_transport *t, const hdo_rows *rows, int node) {
+    (void)t;
+    (void)rows;
+    (void)node;
 }
 
 static hdo_status wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine, float **peer,
@@ -19,26 +38,64 @@ static hdo_status wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *r
     return HDO_OK;
 }
 
-static hdo_status reduce_sum(hdo_transport *t, double *v, int n, hdo_error *e) {
+static hdo_status agree(hdo_transport *t, hdo_status st, unsigned *say, void *per_node, size_t each, hdo_error *e) {
     (void)t;
-    (void)v;
-    (void)n;
+    (void)say;
+    (void)per_node;
+    (void)each;
     (void)e;
+    return st;
+}
+
+static hdo_status relay(hdo_transport *t, void *v, size_t each, size_t n, hdo_relay_fn fn, void *ctx, hdo_error *e) {
+    (void)t;
+    (void)each;
+    (void)e;
+    fn(ctx, v, 0, n);
     return HDO_OK;
+}
+
+static bool post(hdo_transport *t, int to, const hdo_message *m) {
+    (void)t;
+    (void)to;
+    (void)m;
+    return false;
+}
+
+static bool next(hdo_transport *t, int *from, hdo_message *m) {
+    (void)t;
+    (void)from;
+    (void)m;
+    return false;
+}
+
+static const char *host(const hdo_transport *t, int rank) {
+    (void)t;
+    (void)rank;
+    return "this machine";
 }
 
 static void destroy(hdo_transport *t) { hdo__free(t); }
 
 static const hdo_transport_ops inproc_ops = {.name = "sim",
                                              .destroy = destroy,
+                                             .reserve = reserve,
                                              .exchange_begin = begin,
+                                             .exchange_ready = ready,
                                              .exchange_wait = wait,
-                                             .reduce_sum = reduce_sum};
+                                             .agree = agree,
+                                             .relay = relay,
+                                             .post = post,
+                                             .next = next};
 
 hdo_status hdo__inproc_create(hdo_transport **out, int n, hdo_error *e) {
-    hdo_transport *t = hdo__alloc(sizeof *t);
+    inproc *t = hdo__alloc(sizeof *t);
     if (t == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the transport");
-    *t = (hdo_transport){.ops = &inproc_ops, .rank = 0, .ranks = 1, .first = 0, .count = n};
-    *out = t;
+    t->base = (hdo_transport){.ops = &inproc_ops, .ranks = 1, .host_ranks = 1, .host = host};
+    t->base.start = &t->start;
+    t->base.held = &t->held;
+    t->base.order = &t->order;
+    hdo__transport_assign(&t->base, n, &(int){0}, &n);
+    *out = &t->base;
     return HDO_OK;
 }

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 — hdo check: is this configuration healthy before it runs? */
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "hdo/check.h"
+
+static const char help_text[] =
+    "Usage: hdo check CONFIG|PRESET [OPTIONS]\n\n"
+    "Looks at a configuration at its starting point, on its own model and data: do gradient, forward mode and differences\n"
+    "agree; which step nu the losses allow; what each class's estimator does against theory (cosine, bias, variance); which\n"
+    "lr and rv fit; memory and time. For runs that do not learn, and before runs that take long.\n\n"
+    "  --set KEY=VALUE      any configuration key, repeatable\n"
+    "  --population P       counts by class, for example 24fo+256zo\n"
+    "  --json               print one JSON document\n"
+    "  -o, --output BASE    write the sweep over nu as BASE.svg, .png, .pdf, and BASE.csv and .gp\n"
+    "  --time S             seconds for the estimates of one class (default 2)\n"
+    "  --directions N       random directions for slopes (default 16)\n"
+    "  --samples N          estimates per class at most (default 400)\n"
+    "  --allow-piecewise    complex-step accepts models with kinks (ReLU, max-pool)\n"
+    "  -q, --quiet          no notes on progress;  --color auto|always|never\n\n"
+    "Exit code 0 even if there are problems to report; an impossible configuration is 2, missing data 3.\n\n"
+    "Example: hdo check demo --set population.zo.estimator=fd --set population.zo.nu=1e-7\n";
+
+typedef struct check_args {
+    const char *source, *population, *output;
+    char *set[64];
+    int n_set;
+    bool json, piecewise;
+    hdo_check_options options;
+} check_args;
+
+/* ---- text ---- */
+
+static void print_error(const char *name, double v) {
+    if (isfinite(v)) printf("  %-20s %.1e\n", name, v);
+}
+
+static void print_slopes(const hdo_check_result *r, const cli_style *s) {
+    const hdo_check_agreement *a = &r->agreement;
+    const hdo_check_sweep *w = &r->sweep;
+    printf("%sDerivatives%s along %d random directions, batch of %d, loss %.4f", s->bold, s->off, a->directions, a->batch, a->loss);
+    if (isfinite(a->grad_norm)) printf(", |gradient| %.4g", a->grad_norm);
+    printf(": %s%s%s\n", a->ok ? s->green : s->red, a->ok ? "they agree" : "they do not agree", s->off);
+    printf("  relative to          %s\n", a->reference);
+    print_error("forward mode", a->jvp_error);
+    print_error("complex step", a->complex_error);
+    print_error("central difference", a->central_error);
+    printf("\n%sStep nu%s: relative error of a slope\n  %-12s", s->bold, s->off, "nu");
+    for (int i = 0; i < w->n; i += 4) printf(" %8.0e", w->nu[i]);
+    printf("\n  %-12s", "one-sided");
+    for (int i = 0; i < w->n; i += 4) printf(" %8.1e", w->one_sided[i]);
+    printf("\n  %-12s", "central");
+    for (int i = 0; i < w->n; i += 4) printf(" %8.1e", w->central[i]);
+    printf("\n  best: one-sided %.1e (good from %.1e to %.1e), central %.1e (%.1e to %.1e)\n", w->nu_one, w->lo_one, w->hi_one,
+           w->nu_central, w->lo_central, w->hi_central);
+    printf("  round-off of a loss %.1e", w->df);
+    if (isfinite(w->nu_theory)) printf("; theory for one-sided differences: %.1e", w->nu_theory);
+    printf("\n\n%sCurvature%s: ", s->bold, s->off);
+    if (isfinite(r->curvature.L)) printf("largest eigenvalue L about %.3g, ", r->curvature.L);
+    printf("trace %.3g +- %.1g", r->curvature.trace, r->curvature.trace_se);
+    if (isfinite(r->curvature.dimension)) printf(", so the loss bends in about %.0f directions", fmax(1.0, r->curvature.dimension));
+    printf("\n");
+}
+
+static void print_time(double t) {
+    if (t < 1e-3) {
+        printf("%.1f us", 1e6 * t);
+    } else if (t < 1.0) {
+        printf("%.1f ms", 1e3 * t);
+    } else {
+        printf("%.2f s", t);
+    }
+}
+
+static void print_class(const hdo_check_class *c, const cli_style *s) {
+    printf("\n%s%s%s: %lld nodes, %s", s->bold, c->name, s->off, (long long)c->count, c->estimator);
+    if (c->zeroth && strcmp(c->estimator, "fd-coord") != 0) printf(", rv %lld, %s", (long long)c->rv, c->per_tensor ? "per-tensor" : "whole");
+    printf(", batch %lld, lr %g, loss %.4f\n", (long long)c->batch, c->lr, c->loss);
+    if (isfinite(c->cosine)) {
+        printf("  cosine to gradient   %-10.4g theory %.4g   (%d estimates)\n", c->cosine, c->cosine_theory, c->samples);
+        printf("  variance / |g|^2     %-10.4g theory %.4g   (standard error %.1g)\n", c->variance, c->variance_theory, c->variance_se);
+        if (c->bias > 2.0 * c->bias_se) {
+            printf("  bias / |g|           %-10.1e", c->bias);
+        } else {
+            printf("  bias / |g|           below %-4.1e", fmax(2.0 * c->bias_se, 1e-7));
+        }
+        if (isfinite(c->bias_bound)) printf(" bound %.1e", c->bias_bound);
+        printf("\n");
+    } else {
+        printf("  theory               cosine %.4g, variance / |g|^2 %.4g (no gradient, or a zero one, to measure against)\n",
+               c->cosine_theory, c->variance_theory);
+    }
+    if (c->slope_error > 0.0) printf("  slopes at nu %-7.1e off by %.1e\n", c->nu, c->slope_error);
+    if (isfinite(c->data_noise)) printf("  noise of the batch   %.3g |g|^2\n", c->data_noise);
+    if (isfinite(c->lr_best)) printf("  lr                   %.2g to %.2g for a lone node; above %.2g it climbs\n", 0.1 * c->lr_best, c->lr_best, c->lr_max);
+    if (isfinite(c->rv_useful)) {
+        printf("  rv                   a larger step up to %.0f", c->rv_useful);
+        if (isfinite(c->rv_data)) printf("; as quiet as the batch at %.0f", c->rv_data);
+        printf("\n");
+    }
+    printf("  one estimate         ");
+    print_time(c->time_s);
+    printf(", %.2f MB; %lld forward, %lld backward, %lld jvp; all nodes of the class ", (double)c->memory_bytes / 1e6,
+           (long long)c->forward, (long long)c->backward, (long long)c->jvp);
+    print_time(c->time_s * (double)c->count);
+    printf(" a step on one thread\n");
+}
+
+static void print_result(const hdo_check_result *r) {
+    cli_style s = cli_style_for(stdout);
+    printf("%s on %s: d = %lld in %d tensors, %lld nodes\n\n", r->model, r->data, (long long)r->d, r->n_tensors, (long long)r->n);
+    print_slopes(r, &s);
+    for (int k = 0; k < r->n_classes; k++) print_class(&r->cls[k], &s);
+    printf("\n%sNotes%s\n", s.bold, s.off);
+    for (int i = 0; i < r->n_notes; i++) {
+        const hdo_check_note *n = &r->note[i];
+        const char *mark = n->level == HDO_CHECK_PROBLEM ? "problem" : n->level == HDO_CHECK_ADVICE ? "advice" : "info";
+        printf("  %s%-8s%s %s\n", n->level == HDO_CHECK_PROBLEM ? s.red : s.dim, mark, s.off, n->text);
+    }
+    if (r->n_notes == 0) printf("  nothing to complain about\n");
+}
+
+/* ---- arguments ---- */
+
+static int parse(int argc, char **argv, check_args *a) {
+    enum { POPULATION = 256, SET, JSON, TIME, DIRECTIONS, SAMPLES, PIECEWISE, COLOUR };
+    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+                                          {"population", required_argument, NULL, POPULATION},
+                                          {"set", required_argument, NULL, SET},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"json", no_argument, NULL, JSON},
+                                          {"time", required_argument, NULL, TIME},
+                                          {"directions", required_argument, NULL, DIRECTIONS},
+                                          {"samples", required_argument, NULL, SAMPLES},
+                                          {"allow-piecewise", no_argument, NULL, PIECEWISE},
+                                          {"quiet", no_argument, NULL, 'q'},
+                                          {"color", required_argument, NULL, COLOUR},
+                                          {NULL, 0, NULL, 0}};
+    for (int o; (o = getopt_long(argc, argv, "ho:q", longs, NULL)) != -1;) {
+        int64_t v = 0;
+        switch (o) {
+        case 'h': fputs(help_text, stdout); return 0;
+        case 'o': a->output = optarg; break;
+        case 'q': cli_set_quiet(true); break;
+        case POPULATION: a->population = optarg; break;
+        case SET:
+            if (a->n_set == (int)(sizeof a->set / sizeof a->set[0])) return cli_usage_error("check", "too many --set; write a file");
+            a->set[a->n_set++] = optarg;
+            break;
+        case JSON: a->json = true; break;
+        case TIME: {
+            char *end;
+            a->options.time_s = strtod(optarg, &end);
+            if (end == optarg || *end != '\0' || !(a->options.time_s >= 0.0 && a->options.time_s <= 1e6))
+                return cli_usage_error("check", "--time takes seconds, for example 5; got '%s'", optarg);
+            break;
+        }
+        case DIRECTIONS:
+            if (!cli_int(optarg, 2, 256, &v)) return cli_usage_error("check", "--directions takes 2 to 256; got '%s'", optarg);
+            a->options.directions = (int)v;
+            break;
+        case SAMPLES:
+            if (!cli_int(optarg, 2, 1000000, &v)) return cli_usage_error("check", "--samples takes 2 to 1000000; got '%s'", optarg);
+            a->options.samples = (int)v;
+            break;
+        case PIECEWISE: a->piecewise = true; break;
+        case COLOUR: cli_colour(optarg); break;
+        default: return cli_usage_error("check", "the options are not right");
+        }
+    }
+    if (optind < argc) a->source = argv[optind++];
+    if (optind < argc) return cli_usage_error("check", "one configuration at a time, but got '%s' too", argv[optind]);
+    if (a->source == NULL) return cli_usage_error("check", "which configuration? Give a YAML file or a preset, for example: hdo check demo");
+    return -1;
+}
+
+int cmd_check(int argc, char **argv) {
+    check_args a = {.options = hdo_check_default()};
+    int code = parse(argc, argv, &a);
+    if (code >= 0) return code;
+    hdo_config *c = malloc(sizeof *c);
+    hdo_check_result *r = malloc(sizeof *r);
+    hdo_error e = {0};
+    hdo_status st = c != NULL && r != NULL ? cli_config(c, a.source, a.population, a.n_set, a.set, &e) : HDO_E_MEMORY;
+    if (st == HDO_OK) {
+        for (int k = 0; k < c->n_classes && a.piecewise; k++) c->population[k].allow_piecewise = true;
+        cli_note("checking derivatives, steps and %d classes", c->n_classes);
+        st = hdo_check(c, &a.options, r, &e);
+    }
+    if (st == HDO_OK && a.json) {
+        char *text = hdo_check_json(r);
+        if (text != NULL) puts(text);
+        free(text);
+    } else if (st == HDO_OK) {
+        print_result(r);
+    }
+    if (st == HDO_OK && a.output != NULL) {
+        st = hdo_check_figure(r, a.output, HDO_FORMAT_SVG | HDO_FORMAT_PNG | HDO_FORMAT_PDF, &e);
+        if (st == HDO_OK) cli_note("figure in %s.svg, .png, .pdf", a.output);
+    }
+    e.code = st;
+    code = st == HDO_OK ? 0 : cli_fail(&e);
+    free(c);
+    free(r);
+    return code;
+}

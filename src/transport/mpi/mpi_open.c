@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Joining the job and leaving it. MPI can be started once per process, so it is started by the first run and ended when
+ * the process ends; every run gets communicators of its own. A process that leaves while a peer is gone ends the whole
+ * job instead: MPI has no other way to leave without everybody's consent.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "transport/mpi/tp_mpi.h"
+
+enum { EXIT_ENGINE = 5 };
+
+static bool g_started, g_broken; /* of this process, as MPI itself is */
+static double g_deadline_s;
+
+static void on_alarm(int sig) {
+    static const char text[] = "hdo: error: the other ranks did not come to the end of the job\n";
+    (void)sig;
+    ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)ignored;
+    _exit(EXIT_ENGINE);
+}
+
+/* Runs when the process ends. MPI_Finalize waits for everybody, so an alarm stands by. */
+static void leave(void) {
+    int over = 0;
+    MPI_Finalized(&over);
+    if (over) return;
+    fflush(NULL);
+    if (g_broken) MPI_Abort(MPI_COMM_WORLD, EXIT_ENGINE);
+    struct sigaction a = {.sa_handler = on_alarm};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGALRM, &a, NULL);
+    alarm((unsigned)(g_deadline_s < 1e6 ? g_deadline_s : 1e6) + 1);
+    MPI_Finalize();
+    alarm(0);
+}
+
+static hdo_status start(hdo_error *e) {
+    int up = 0, got = MPI_THREAD_SINGLE;
+    MPI_Initialized(&up);
+    if (!up) {
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got) != MPI_SUCCESS) {
+            return hdo__fail(e, HDO_E_ENGINE, "MPI could not be started");
+        }
+        atexit(leave);
+    } else {
+        MPI_Query_thread(&got);
+    }
+    if (got < MPI_THREAD_FUNNELED) return hdo__fail(e, HDO_E_ENGINE, "this MPI does not allow threads (MPI_THREAD_FUNNELED)");
+    g_started = true;
+    return HDO_OK;
+}
+
+static void destroy(hdo_transport *base) {
+    mpi_tp *t = (mpi_tp *)base;
+    if (base->broken) {
+        g_broken = true; /* buffers and communicators may still be in use; the process is about to end */
+        return;
+    }
+    int over = 0;
+    MPI_Finalized(&over);
+    if (!over && t->said_req != MPI_REQUEST_NULL) MPI_Request_free(&t->said_req);
+    mpi_hear_reports(t);
+    if (!over) {
+        MPI_Comm_free(&t->rows);
+        MPI_Comm_free(&t->control);
+    }
+    hdo__free(base->start);
+    hdo__free(t->hosts);
+    hdo__free(t->slots);
+    hdo__free(t->slot_of_pair);
+    hdo__free(t->arrived);
+    hdo__free(t->req);
+    hdo__free(t->share);
+    hdo__free(t->share_len);
+    hdo__free(t->reports);
+    if (t->posts != NULL) hdo__free(t->posts[0].row);
+    hdo__free(t->posts);
+    hdo__free(t->inbox);
+    hdo__free(t);
+}
+
+static hdo_status reserve(hdo_transport *base, const hdo_rows *rows, hdo_error *e) {
+    mpi_tp *t = (mpi_tp *)base;
+    size_t count = (size_t)base->count, ranks = (size_t)base->ranks;
+    size_t per = t->setup.chunk / sizeof(float);
+    t->ld = rows->ld;
+    t->chunks = (int)((rows->len + per - 1) / per);
+    if (base->ranks > 1) t->arrived = hdo__alloc(count * rows->ld * sizeof(float));
+    t->slots = hdo__alloc(count * sizeof(slot));
+    t->slot_of_pair = hdo__alloc(((size_t)base->n / 2 + 1 + count) * sizeof(int));
+    t->req = hdo__alloc(count * 2 * (size_t)t->chunks * sizeof(MPI_Request));
+    t->share = hdo__alloc((size_t)base->n * HDO_SHARE_MAX + ranks * SHARE_HEADER);
+    if ((base->ranks > 1 && t->arrived == NULL) || t->slots == NULL || t->slot_of_pair == NULL || t->req == NULL ||
+        t->share == NULL) {
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for %d models on their way to rank %d", base->count, base->rank);
+    }
+    t->slot_of_node = t->slot_of_pair + base->n / 2 + 1;
+    return HDO_OK;
+}
+
+static const char *host(const hdo_transport *base, int rank) { return ((const mpi_tp *)base)->hosts[rank]; }
+
+static const hdo_transport_ops mpi_ops = {.name = "mpi",
+                                          .destroy = destroy,
+                                          .reserve = reserve,
+                                          .exchange_begin = mpi_exchange_begin,
+                                          .exchange_ready = mpi_exchange_ready,
+                                          .exchange_wait = mpi_exchange_wait,
+                                          .agree = mpi_agree,
+                                          .relay = mpi_relay,
+                                          .post = mpi_post_message,
+                                          .next = mpi_next_message};
+
+typedef struct hello { /* what ranks tell each other first */
+    char host[HOST_MAX];
+    unsigned char same[32];
+} hello;
+
+/* Learns where everybody is and that all were started alike. */
+static hdo_status meet(mpi_tp *t, hdo_error *e) {
+    int ranks = t->base.ranks;
+    hello mine, *all = hdo__alloc((size_t)ranks * sizeof *all);
+    if (all == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for %d ranks", ranks);
+    memset(&mine, 0, sizeof mine);
+    if (gethostname(mine.host, sizeof mine.host - 1) != 0) snprintf(mine.host, sizeof mine.host, "unknown");
+    memcpy(mine.same, t->setup.same, sizeof mine.same);
+    for (int r = 0; r < ranks; r++) snprintf(t->hosts[r], HOST_MAX, "unknown");
+    MPI_Request req;
+    MPI_Iallgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, t->control, &req);
+    hdo_status st = mpi_wait(t, 1, &req, -1, "all ranks to join", -1, e);
+    for (int r = 0; r < ranks && st == HDO_OK; r++) {
+        memcpy(t->hosts[r], all[r].host, HOST_MAX);
+        t->hosts[r][HOST_MAX - 1] = '\0';
+    }
+    for (int r = 0; r < ranks && st == HDO_OK; r++) {
+        if (strcmp(t->hosts[r], t->hosts[t->base.rank]) == 0) t->base.host_ranks++;
+        if (memcmp(all[r].same, all[0].same, sizeof mine.same) == 0) continue;
+        st = hdo__fail(e, HDO_E_CONFIG, "%s%d%s", t->base.rank == 0 ? "rank " : "", r,
+                       " was started with another configuration or another version of hdo than rank 0; all ranks need the "
+                       "same command line and files");
+        if (t->base.rank != 0) hdo__fail(e, HDO_E_CONFIG, "%s", "");
+    }
+    hdo__free(all);
+    return st;
+}
+
+static hdo_status make(mpi_tp *t, hdo_error *e) {
+    hdo_transport *b = &t->base;
+    MPI_Comm_dup(MPI_COMM_WORLD, &t->rows);
+    MPI_Comm_dup(MPI_COMM_WORLD, &t->control);
+    MPI_Comm_set_errhandler(t->rows, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_rank(t->control, &b->rank);
+    MPI_Comm_size(t->control, &b->ranks);
+    t->said_req = MPI_REQUEST_NULL;
+    int *tag_max = NULL, there = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &there);
+    t->tag_max = there ? *tag_max : 32767;
+    size_t ranks = (size_t)b->ranks;
+    b->start = hdo__alloc(3 * ranks * sizeof(int));
+    t->hosts = hdo__alloc(ranks * HOST_MAX);
+    t->share_len = hdo__alloc(2 * ranks * sizeof(int));
+    t->reports = hdo__alloc(ranks * sizeof(report));
+    if (b->start == NULL || t->hosts == NULL || t->share_len == NULL || t->reports == NULL) {
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for %d ranks", b->ranks);
+    }
+    b->held = b->start + ranks;
+    b->order = b->held + ranks;
+    t->share_off = t->share_len + ranks;
+    hdo_status st = meet(t, e);
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    t->crowded = b->host_ranks > (cpus > 0 ? (int)cpus : 1);
+    return st;
+}
+
+/* The one symbol of this shared object. */
+HDO_API hdo_status hdo_transport_open(int abi, const char *version, const hdo_transport_setup *s, hdo_transport **out,
+                                      hdo_error *e);
+hdo_status hdo_transport_open(int abi, const char *version, const hdo_transport_setup *s, hdo_transport **out,
+                              hdo_error *e) {
+    *out = NULL;
+    if (abi != HDO_TRANSPORT_ABI || strcmp(version, HDO_VERSION) != 0) {
+        return hdo__fail(e, HDO_E_ENGINE, "this plug-in is of hdo %s (interface %d), but the library is %s (interface %d)",
+                         HDO_VERSION, HDO_TRANSPORT_ABI, version, abi);
+    }
+    hdo_status st = start(e);
+    if (st != HDO_OK) return st;
+    mpi_tp *t = hdo__alloc(sizeof *t);
+    if (t == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the transport");
+    t->base = (hdo_transport){.ops = &mpi_ops, .host = host};
+    t->setup = *s;
+    g_deadline_s = s->deadline_s;
+    st = make(t, e);
+    if (st != HDO_OK) {
+        destroy(&t->base);
+        return st;
+    }
+    *out = &t->base;
+    return HDO_OK;
+}

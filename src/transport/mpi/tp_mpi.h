@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The MPI transport: compiled once per MPI implementation into a shared object of its own.
+ *
+ *   mpi_open.c      joining the job, leaving it         mpi_exchange.c  rows of pairs, in chunks, without blocking
+ *   mpi_wait.c      waiting with a deadline, and who is late
+ *   mpi_collect.c   agreement at the end of a step, sums in node order
+ *   mpi_message.c   messages of the asynchronous engine
+ *
+ * MPI is called from one thread (MPI_THREAD_FUNNELED). No MPI call blocks: everything is started, then tested.
+ */
+#ifndef HDO_TRANSPORT_MPI_TP_MPI_H
+#define HDO_TRANSPORT_MPI_TP_MPI_H
+
+#include <mpi.h>
+
+#include "base/arena.h"
+#include "transport/transport.h"
+
+enum { HOST_MAX = 64, WHAT_MAX = 96, SHARE_HEADER = 8, RELAY_WINDOW = 32, POSTS_MAX = 16 };
+enum { TAG_RELAY = 1, TAG_REPORT = 2, TAG_MESSAGE = 3, TAG_ROW = 4 }; /* on the control communicator */
+
+typedef struct report { /* "I am waiting", or no longer; to rank 0 */
+    int32_t waiting, from; /* from: the rank it waits for, -1: all of them */
+    int64_t step;
+    double since_s; /* how long */
+    char what[WHAT_MAX];
+} report;
+
+typedef struct slot { /* a pair with one local node */
+    int mine, other, owner, pair;
+    int sent;
+} slot;
+
+typedef struct mpi_post { /* an asynchronous message under way */
+    MPI_Request req[2];
+    int64_t word[HDO_MESSAGE_WORDS + 1];
+    float *row;
+} mpi_post;
+
+typedef struct mpi_tp {
+    hdo_transport base;
+    MPI_Comm rows, control;
+    hdo_transport_setup setup;
+    char (*hosts)[HOST_MAX]; /* (ranks) */
+    bool crowded;            /* more ranks than CPUs on this machine: give way while waiting */
+    int64_t step;
+    int tag_max;
+
+    /* exchange */
+    size_t ld;
+    int chunks;          /* of a row */
+    int n_slots;
+    bool flushed;        /* everything of this step has been sent */
+    slot *slots;         /* (count) */
+    int *slot_of_pair;   /* (n / 2 + 1) */
+    int *slot_of_node;   /* (count) */
+    float *arrived;      /* (count, ld) */
+    MPI_Request *req;    /* (count, 2, chunks): receives, sends */
+
+    /* agreement */
+    unsigned char *share;       /* all ranks' blocks */
+    int *share_len, *share_off; /* (ranks) bytes */
+
+    /* who is late */
+    report *reports; /* (ranks), kept by rank 0 */
+    report said;     /* being sent */
+    MPI_Request said_req;
+
+    /* asynchronous messages */
+    mpi_post *posts; /* (POSTS_MAX) */
+    float *inbox;    /* (ld) */
+} mpi_tp;
+
+/* Waits for all n requests. from: the rank they depend on, -1: several. node: what `what` is about, -1: nothing. */
+hdo_status mpi_wait(mpi_tp *t, int n, MPI_Request *req, int from, const char *what, int node, hdo_error *e);
+void mpi_hear_reports(mpi_tp *t);
+
+hdo_status mpi_exchange_begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e);
+void mpi_exchange_ready(hdo_transport *t, const hdo_rows *rows, int node);
+hdo_status mpi_exchange_wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
+                             float **peer, hdo_error *e);
+hdo_status mpi_agree(hdo_transport *t, hdo_status st, unsigned *say, void *per_node, size_t each, hdo_error *e);
+hdo_status mpi_relay(hdo_transport *t, void *v, size_t each, size_t n, hdo_relay_fn fn, void *ctx, hdo_error *e);
+bool mpi_post_message(hdo_transport *t, int to, const hdo_message *m);
+bool mpi_next_message(hdo_transport *t, int *from, hdo_message *m);
+
+#endif
