@@ -60,6 +60,18 @@ void cli_catch_signals(void);
 int cli_signal(void);          /* 0, SIGINT or SIGTERM */
 bool cli_take_checkpoint(void); /* true once after each SIGUSR1 */
 
+/* What to ask a run for between steps (hdo_hooks.asked): signals, and the stop file of `hdo run --np`. */
+unsigned cli_asked(void *ctx);
+
+/* engine mpi. A silent process is a rank that is not the first: it says only what no other can. */
+void cli_set_silent(void);
+typedef struct cli_launch {
+    int64_t np;
+    const char *hostfile; /* may be NULL */
+    const char *dir;      /* of the results, for messages; may be NULL */
+} cli_launch;
+int cli_launch_mpi(const cli_launch *l, int argc, char **argv); /* runs `hdo argv...` on np ranks; returns the exit code */
+
 /* Progress of a run on stderr: one line that rewrites itself on a terminal, a plain line now and then otherwise. */
 typedef struct cli_progress {
     const char *label;
@@ -75,5 +87,6 @@ void cli_progress_step(cli_progress *p, int64_t step, const hdo_row *row);
 void cli_progress_end(cli_progress *p);
 
 double cli_now_s(void);
+void cli_clock_text(double s, char buf[32]); /* 1:02:03 or 2:03 */
 
 #endif

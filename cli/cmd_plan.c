@@ -8,9 +8,12 @@
 
 static const char help_text[] =
     "Usage: hdo plan CONFIG|PRESET --fo N --zo N [OPTIONS]\n\n"
-    "Given a fleet and a problem: are the zeroth-order nodes worth adding, how many, with how many random vectors (rv),\n"
-    "which difference step (nu) and which learning rates? Answered from the bounds of docs/theory.md with the problem's\n"
-    "constants (measured if they are not known), then tried in a short simulation. docs/planner.md explains the model.\n\n"
+    "Given a fleet and a problem: are the zeroth-order nodes worth adding, how many, with how many random vectors "
+    "(rv),\n"
+    "which difference step (nu) and which learning rates? Answered from the bounds of docs/theory.md with the "
+    "problem's\n"
+    "constants (measured if they are not known), then tried in a short simulation. docs/planner.md explains the "
+    "model.\n\n"
     "  --fo N               first-order nodes (they back-propagate)\n"
     "  --zo N               zeroth-order candidates (they only run the model forward)\n"
     "  --rv N               most random vectors of one estimate (default 256)\n"
@@ -41,8 +44,8 @@ static const char *num(double v, char buf[32]) {
 static void print_row(const char *name, const hdo_fleet_plan *p, const hdo_plan_option *o) {
     char b[3][32];
     const hdo_plan_option *w = &p->without;
-    printf("  %-10s %6d %6d %10.3g %10.3g %9.3g %11.4g %11s %8s %8s\n", name, o->n0, o->rv, o->eta1, o->eta0, o->round_s, o->T,
-           num(o->bound, b[0]), isfinite(o->bound) ? num(w->bound / o->bound, b[1]) : "-",
+    printf("  %-10s %6d %6d %10.3g %10.3g %9.3g %11.4g %11s %8s %8s\n", name, o->n0, o->rv, o->eta1, o->eta0,
+           o->round_s, o->T, num(o->bound, b[0]), isfinite(o->bound) ? num(w->bound / o->bound, b[1]) : "-",
            isfinite(o->bound) ? num(o->noise / o->bound, b[2]) : "-");
 }
 
@@ -50,11 +53,13 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
     cli_style s = cli_style_for(stdout);
     const hdo_constants *k = &p->constants;
     const hdo_plan_option *b = &p->best;
-    printf("%sFleet%s     %d first-order nodes (%.3g gradients/s), up to %d zeroth-order (%s, %.3g forward passes/s, rv <= %d),\n"
-           "          %s mixing, %.4g s to spend\n", s.bold, s.off, p->fleet.fo, p->fleet.fo_speed, p->fleet.zo, p->estimator,
-           p->fleet.zo_speed, p->fleet.rv_max, p->mixing, p->fleet.time);
-    printf("%sProblem%s   %s, d = %zu, L = %.4g, ell = %.4g (%s); bound on %s\n", s.bold, s.off, c->model.name, k->d, k->L.value,
-           k->ell.value, hdo_known_name(p->quality), p->convex ? "f(y_T) - f*" : "mean |grad f(mu)|^2");
+    printf("%sFleet%s     %d first-order nodes (%.3g gradients/s), up to %d zeroth-order (%s, %.3g forward passes/s, "
+           "rv <= %d),\n"
+           "          %s mixing, %.4g s to spend\n",
+           s.bold, s.off, p->fleet.fo, p->fleet.fo_speed, p->fleet.zo, p->estimator, p->fleet.zo_speed, p->fleet.rv_max,
+           p->mixing, p->fleet.time);
+    printf("%sProblem%s   %s, d = %zu, L = %.4g, ell = %.4g (%s); bound on %s\n", s.bold, s.off, c->model.name, k->d,
+           k->L.value, k->ell.value, hdo_known_name(p->quality), p->convex ? "f(y_T) - f*" : "mean |grad f(mu)|^2");
     printf("%sAnswer%s    ", s.bold, s.off);
     if (p->worth) {
         printf("%sYes.%s Add %d with rv = %d", s.green, s.off, b->n0, b->rv);
@@ -70,20 +75,24 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
                p->without.eta1, p->without.bound);
     }
     printf("%sWhy%s       %s.\n\n", s.bold, s.off, p->reason);
-    printf("  %-10s %6s %6s %10s %10s %9s %11s %11s %8s %8s\n", "", "zo", "rv", "lr fo", "lr zo", "round s", "rounds", "bound",
-           "gain", "noise");
+    printf("  %-10s %6s %6s %10s %10s %9s %11s %11s %8s %8s\n", "", "zo", "rv", "lr fo", "lr zo", "round s", "rounds",
+           "bound", "gain", "noise");
     print_row("without", p, &p->without);
     for (int i = 0; i < p->n_rows; i++) print_row(p->rows[i].n0 == b->n0 ? "best" : "", p, &p->rows[i]);
     if (p->equal.rv > 0 && b->eta0 != b->eta1) print_row("equal lr", p, &p->equal);
-    printf("  (gain: bound without / bound; noise: its share of the bound, the rest is the start not yet forgotten)\n\n");
-    printf("Rule of thumb: with equal steps and equal round times a zeroth-order node pays while its noise is below 2 + n0/n1\n"
+    printf(
+        "  (gain: bound without / bound; noise: its share of the bound, the rest is the start not yet forgotten)\n\n");
+    printf("Rule of thumb: with equal steps and equal round times a zeroth-order node pays while its noise is below 2 "
+           "+ n0/n1\n"
            "times that of a first-order node; forward mode: rv > %.0f. Here a round is as slow as its slowest node.\n",
            isfinite(p->rv_needed) ? ceil(p->rv_needed) : (double)INFINITY);
     if (p->sim.done) {
         const hdo_plan_sim *m = &p->sim;
-        printf("%sSimulation%s %d seeds, %.3g of the time: loss of the mean model %.4g +- %.2g without (%.0f steps), %.4g +- %.2g with\n"
-               "          (%.0f steps): %s.\n", s.bold, s.off, m->seeds, m->scale, m->without, m->without_se, m->steps_without,
-               m->with, m->with_se, m->steps_with, m->agrees ? "agrees with the plan" : "DOES NOT AGREE with the plan");
+        printf("%sSimulation%s %d seeds, %.3g of the time: loss of the mean model %.4g +- %.2g without (%.0f steps), "
+               "%.4g +- %.2g with\n"
+               "          (%.0f steps): %s.\n",
+               s.bold, s.off, m->seeds, m->scale, m->without, m->without_se, m->steps_without, m->with, m->with_se,
+               m->steps_with, m->agrees ? "agrees with the plan" : "DOES NOT AGREE with the plan");
     }
     if (p->quality == HDO_MEASURED) printf("Constants were measured at a few points: take the bounds as estimates.\n");
 }
@@ -146,8 +155,11 @@ static int parse(int argc, char **argv, options *o) {
     }
     if (optind < argc) o->source = argv[optind++];
     if (optind < argc) return cli_usage_error("plan", "one configuration at a time, but got '%s' too", argv[optind]);
-    if (o->source == NULL) return cli_usage_error("plan", "which problem? Give a YAML file or a preset, for example: hdo plan theory-fleet --fo 4 --zo 28");
-    if (f->fo < 1 || f->zo < 1) return cli_usage_error("plan", "the fleet is missing: --fo N --zo N, for example --fo 4 --zo 28");
+    if (o->source == NULL)
+        return cli_usage_error(
+            "plan", "which problem? Give a YAML file or a preset, for example: hdo plan theory-fleet --fo 4 --zo 28");
+    if (f->fo < 1 || f->zo < 1)
+        return cli_usage_error("plan", "the fleet is missing: --fo N --zo N, for example --fo 4 --zo 28");
     return -1;
 }
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo run: one run, or one per seed, into run folders. */
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "pool.h"
 
 static const char help_text[] =
     "Usage: hdo run CONFIG|PRESET [OPTIONS]\n\n"
@@ -24,6 +22,10 @@ static const char help_text[] =
     "  --max-time S         stop after S seconds\n"
     "  --eval-every N       same as --set eval.every=N\n"
     "  --resume DIR         continue the run stored in DIR from its newest checkpoint (no CONFIG, no other settings)\n"
+    "  --engine sim|mpi     all nodes in this process (default), or spread over the ranks of an MPI job: the same bits\n"
+    "  --np N               with --engine mpi: start N ranks (not needed under mpirun or srun);  --hostfile FILE\n"
+    "  --roles R            which ranks or hosts may back-propagate: 0:fo,1-3:zo (same as --set mpi.roles=R)\n"
+    "  --async              with --engine mpi: every rank at its own pace\n"
     "  --json               print the summary as one JSON document\n"
     "  --dry-run            print the resolved plan (size, memory, traffic) and stop\n"
     "  --fetch              obtain the data set first if it is not here (hdo data get)\n"
@@ -33,9 +35,13 @@ static const char help_text[] =
     "Every key with its meaning: hdo config help.\n\n"
     "Example: hdo run demo --population 8fo+24zo --seeds 0-4 -o runs/hybrid\n\nPresets:";
 
+enum { ARGS_MAX = 256 };
+
 typedef struct run_options {
     const char *source, *population, *output, *resume;
     int64_t threads; /* for --resume; 0: as stored */
+    const char *engine;
+    cli_launch launch;
     char *set[64];
     int n_set;
     int64_t seed_first, seed_last; /* -1: from the configuration */
@@ -111,21 +117,8 @@ static void default_dir(const hdo_config *c, char *buf, size_t cap) {
     snprintf(buf, cap, "%s/%s-%s-%06x", root != NULL && root[0] != '\0' ? root : "runs", c->name, stamp, hash & 0xffffffu);
 }
 
-/* Advances to the end, or to the end of the step in which a signal came. */
-static hdo_status drive(hdo_run *r, run_view *v, hdo_stop *why, hdo_error *e) {
-    hdo_status st = HDO_OK;
-    *why = HDO_RUNNING;
-    while (*why == HDO_RUNNING && st == HDO_OK) {
-        st = hdo_run_advance(r, 1, why, e);
-        cli_progress_step(&v->progress, hdo_run_step(r), hdo_run_last_row(r));
-        if (st == HDO_OK && *why == HDO_RUNNING && cli_take_checkpoint()) st = hdo_run_save(r, e);
-        if (st == HDO_OK && *why == HDO_RUNNING && cli_signal() != 0) {
-            *why = HDO_STOPPED;
-            st = hdo_run_stop(r, e);
-        }
-    }
-    cli_progress_end(&v->progress);
-    return st;
+static void on_step(void *ctx, const hdo_run *r) {
+    cli_progress_step(&((run_view *)ctx)->progress, hdo_run_step(r), hdo_run_last_row(r));
 }
 
 static int exit_code(hdo_stop why) {
@@ -138,8 +131,10 @@ static int exit_code(hdo_stop why) {
 static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print, const char *dir, hdo_row *final) {
     hdo_error e = {0};
     hdo_stop why = HDO_RUNNING;
-    hdo_status st = drive(r, v, &why, &e);
+    hdo_status st = cli_drive(r, 0, on_step, v, &why, &e);
+    cli_progress_end(&v->progress);
     if (st == HDO_OK && dir != NULL) st = hdo_run_write_summary(r, &e);
+    print = print && hdo_run_rank(r) == 0;
     if (st != HDO_OK) {
         hdo_run_destroy(r);
         return cli_fail(&e);
@@ -163,7 +158,7 @@ static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print,
 static int run_resumed(const run_options *o) {
     hdo_error e = {0};
     run_view v;
-    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row};
+    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked};
     hdo_run *r = NULL;
     if (hdo_run_resume(&r, o->resume, o->threads, &hooks, &e) != HDO_OK) return cli_fail(&e);
     const hdo_config *c = hdo_run_config(r);
@@ -178,14 +173,14 @@ static int run_resumed(const run_options *o) {
 static int run_once(const run_options *o, const hdo_config *c, const char *dir, bool print, hdo_row *final) {
     hdo_error e = {0};
     run_view v;
-    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row};
+    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked};
     char label[HDO_NAME_MAX + 32];
     snprintf(label, sizeof label, "%s seed %lld", c->name, (long long)c->seed);
     cli_progress_start(&v.progress, label, c->steps + c->warmup);
     hdo_run *r = NULL;
     hdo_status st = hdo_run_create(&r, c, &hooks, &e);
     if (st == HDO_OK && o->dry_run) {
-        print_plan(c, r, o->json);
+        if (hdo_run_rank(r) == 0) print_plan(c, r, o->json);
         hdo_run_destroy(r);
         return 0;
     }
@@ -212,74 +207,7 @@ static double standard_error(const moments *m) {
     return m->n > 1 && var > 0.0 ? sqrt(var / m->n) : 0.0;
 }
 
-/* ---- one process per seed, as many at once as there are threads: seeds need no synchronisation ---- */
-
-typedef struct worker {
-    pid_t pid; /* 0: free */
-    int fd;    /* the last row comes through here */
-    int64_t seed;
-} worker;
-
-enum { WORKERS_MAX = 256 };
-
-static bool read_all(int fd, void *buf, size_t len) {
-    for (char *p = buf; len > 0;) {
-        ssize_t n = read(fd, p, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        p += n;
-        len -= (size_t)n;
-    }
-    return true;
-}
-
-static bool start_worker(worker *w, const run_options *o, hdo_config *c, const char *dir, int64_t seed) {
-    int fds[2];
-    if (pipe(fds) != 0) return false;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid < 0) {
-        close(fds[0]);
-        close(fds[1]);
-        return false;
-    }
-    if (pid == 0) {
-        char sub[HDO_PATH_MAX + 64];
-        hdo_row row;
-        close(fds[0]);
-        cli_set_quiet(true);
-        snprintf(sub, sizeof sub, "%s/seed-%lld", dir, (long long)seed);
-        c->seed = seed;
-        c->threads = 1;
-        int code = run_once(o, c, sub, false, &row);
-        bool ok = (code == 0 || code == EXIT_DIVERGED) && write(fds[1], &row, sizeof row) == (ssize_t)sizeof row;
-        _exit(ok || code != 0 ? code : 1);
-    }
-    close(fds[1]);
-    *w = (worker){pid, fds[0], seed};
-    return true;
-}
-
-/* Waits for one worker; true when its row arrived. */
-static bool reap(worker *w, int n, hdo_row *row, int *code) {
-    int status;
-    pid_t pid;
-    while ((pid = waitpid(-1, &status, 0)) < 0 && errno == EINTR) {
-        for (int k = 0; k < n && cli_signal() != 0; k++) {
-            if (w[k].pid != 0) kill(w[k].pid, cli_signal());
-        }
-    }
-    for (int k = 0; k < n; k++) {
-        if (w[k].pid != pid || pid <= 0) continue;
-        *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        bool got = read_all(w[k].fd, row, sizeof *row);
-        close(w[k].fd);
-        w[k].pid = 0;
-        return got;
-    }
-    *code = 1;
-    return false;
-}
+/* ---- one process per seed ---- */
 
 typedef struct group {
     moments loss, acc, mu;
@@ -309,53 +237,60 @@ static void print_seeds(const group *g, const char *dir, bool json) {
     printf("\n  results in %s/seed-*\n", dir);
 }
 
-static int run_seeds(const run_options *o, hdo_config *c, const char *dir) {
-    worker w[WORKERS_MAX] = {{0, 0, 0}};
-    int slots = c->threads > 0 ? (int)c->threads : (int)sysconf(_SC_NPROCESSORS_ONLN), busy = 0;
-    int64_t total = o->seed_last - o->seed_first + 1, next = o->seed_first, done = 0;
+/* Engine mpi: the ranks are the processes, so the seeds come one after the other. */
+static int run_seeds_in_turn(const run_options *o, hdo_config *c, const char *dir) {
+    char sub[HDO_PATH_MAX + 64];
     group g = {0};
-    if (slots > WORKERS_MAX) slots = WORKERS_MAX;
-    if (slots < 1) slots = 1;
-    while (next <= o->seed_last || busy > 0) {
-        int k = 0;
-        while (k < slots && w[k].pid != 0) k++;
-        if (k < slots && next <= o->seed_last && cli_signal() == 0 && (g.code == 0 || g.code == EXIT_DIVERGED)) {
-            if (!start_worker(&w[k], o, c, dir, next)) {
-                fprintf(stderr, "hdo: error: cannot start a process for seed %lld: %s\n", (long long)next, strerror(errno));
-                g.code = 1;
-                next = o->seed_last + 1;
-                continue;
-            }
-            next++;
-            busy++;
-            continue;
-        }
-        if (busy == 0) break;
+    int rank, ranks;
+    hdo_mpi_launched(&rank, &ranks);
+    for (c->seed = o->seed_first; c->seed <= o->seed_last && (g.code == 0 || g.code == EXIT_DIVERGED); c->seed++) {
         hdo_row row;
-        int code = 0;
-        if (reap(w, slots, &row, &code)) {
-            collect(&g, &row, code);
-        } else {
-            g.code = code != 0 ? code : 1;
-        }
-        busy--;
-        done++;
-        if (!o->json) cli_note("%s: %lld of %lld seeds done", c->name, (long long)done, (long long)total);
+        snprintf(sub, sizeof sub, "%s/seed-%lld", dir, (long long)c->seed);
+        int code = run_once(o, c, sub, false, &row);
+        if (code == 0 || code == EXIT_DIVERGED) collect(&g, &row, code);
+        if (code != 0) g.code = code;
     }
-    if (g.loss.n > 0) print_seeds(&g, dir, o->json);
-    return cli_signal() != 0 ? 128 + cli_signal() : g.code;
+    if (g.loss.n > 0 && rank == 0) print_seeds(&g, dir, o->json);
+    return g.code;
 }
 
-static bool parse_seeds(const char *text, run_options *o) {
-    char first[32];
-    const char *dash = strchr(text, '-');
-    size_t len = dash != NULL ? (size_t)(dash - text) : strlen(text);
-    if (len == 0 || len >= sizeof first) return false;
-    memcpy(first, text, len);
-    first[len] = '\0';
-    return cli_int(first, 0, INT64_MAX, &o->seed_first) &&
-           cli_int(dash != NULL ? dash + 1 : first, o->seed_first, INT64_MAX, &o->seed_last) &&
-           o->seed_last - o->seed_first < 100000;
+typedef struct seeds_ctx {
+    const hdo_config *config;
+    int64_t first;
+} seeds_ctx;
+
+static hdo_status seed_config(void *ctx, int k, hdo_config *c, hdo_error *e) {
+    const seeds_ctx *s = ctx;
+    (void)e;
+    *c = *s->config;
+    c->seed = s->first + k;
+    return HDO_OK;
+}
+
+static int run_seeds(const run_options *o, hdo_config *c, const char *dir) {
+    int n = (int)(o->seed_last - o->seed_first + 1);
+    cli_job *jobs = calloc((size_t)n, sizeof *jobs);
+    if (jobs == NULL) return 1;
+    for (int k = 0; k < n; k++) {
+        long long seed = (long long)o->seed_first + k;
+        jobs[k].force = o->force;
+        snprintf(jobs[k].label, sizeof jobs[k].label, "seed %lld", seed);
+        if (snprintf(jobs[k].dir, sizeof jobs[k].dir, "%s/seed-%lld", dir, seed) >= HDO_PATH_MAX) {
+            free(jobs);
+            return cli_usage_error("run", "the folder name '%.100s...' is too long", dir);
+        }
+    }
+    seeds_ctx ctx = {c, o->seed_first};
+    cli_pool pool = {.label = c->name, .workers = (int)c->threads, .command_line = o->command_line, .ctx = &ctx,
+                     .config = seed_config};
+    int code = cli_pool_run(&pool, jobs, n);
+    group g = {0};
+    for (int k = 0; k < n; k++) {
+        if (jobs[k].done) collect(&g, &jobs[k].row, jobs[k].code);
+    }
+    if (g.loss.n > 0) print_seeds(&g, dir, o->json);
+    free(jobs);
+    return code;
 }
 
 static bool add_set(run_options *o, char *text) {
@@ -373,14 +308,9 @@ static bool add_short(run_options *o, const char *key, const char *value) {
     return add_set(o, text);
 }
 
-static void join(int argc, char **argv, char *buf, size_t cap) {
-    size_t len = (size_t)snprintf(buf, cap, "hdo");
-    for (int i = 0; i < argc && len + 1 < cap; i++) len += (size_t)snprintf(buf + len, cap - len, " %s", argv[i]);
-}
-
 /* Returns -1 to go on, otherwise the exit code. */
 static int parse(int argc, char **argv, run_options *o) {
-    enum { POPULATION = 256, RESUME, SET, SEED, SEEDS, THREADS, STEPS, TIME, EVAL, JSON, DRY, FETCH, FORCE, COLOUR };
+    enum { POPULATION = 256, RESUME, SET, SEED, SEEDS, THREADS, STEPS, TIME, EVAL, ENGINE, NP, HOSTFILE, ROLES, ASYNC, JSON, DRY, FETCH, FORCE, COLOUR };
     static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
                                           {"population", required_argument, NULL, POPULATION},
                                           {"set", required_argument, NULL, SET},
@@ -393,6 +323,11 @@ static int parse(int argc, char **argv, run_options *o) {
                                           {"max-steps", required_argument, NULL, STEPS},
                                           {"max-time", required_argument, NULL, TIME},
                                           {"eval-every", required_argument, NULL, EVAL},
+                                          {"engine", required_argument, NULL, ENGINE},
+                                          {"np", required_argument, NULL, NP},
+                                          {"hostfile", required_argument, NULL, HOSTFILE},
+                                          {"roles", required_argument, NULL, ROLES},
+                                          {"async", no_argument, NULL, ASYNC},
                                           {"json", no_argument, NULL, JSON},
                                           {"dry-run", no_argument, NULL, DRY},
                                           {"fetch", no_argument, NULL, FETCH},
@@ -416,7 +351,8 @@ static int parse(int argc, char **argv, run_options *o) {
             ok = add_short(o, "seed", optarg);
             break;
         case SEEDS:
-            if (!parse_seeds(optarg, o)) return cli_usage_error("run", "--seeds takes A-B with A <= B, for example 0-4; got '%s'", optarg);
+            if (!cli_seed_range(optarg, &o->seed_first, &o->seed_last))
+                return cli_usage_error("run", "--seeds takes A-B with A <= B, for example 0-4; got '%s'", optarg);
             break;
         case RESUME: o->resume = optarg; break;
         case THREADS:
@@ -426,6 +362,16 @@ static int parse(int argc, char **argv, run_options *o) {
         case STEPS: ok = add_short(o, "steps", optarg); break;
         case TIME: ok = add_short(o, "stop.time_s", optarg); break;
         case EVAL: ok = add_short(o, "eval.every", optarg); break;
+        case ENGINE:
+            o->engine = optarg;
+            ok = add_short(o, "engine", optarg);
+            break;
+        case NP:
+            if (!cli_int(optarg, 1, 1000000, &o->launch.np)) return cli_usage_error("run", "--np takes a number of ranks; got '%s'", optarg);
+            break;
+        case HOSTFILE: o->launch.hostfile = optarg; break;
+        case ROLES: ok = add_short(o, "mpi.roles", optarg); break;
+        case ASYNC: ok = add_short(o, "mpi.async", "true"); break;
         case JSON: o->json = true; break;
         case DRY: o->dry_run = true; break;
         case FETCH: o->fetch = true; break;
@@ -438,8 +384,8 @@ static int parse(int argc, char **argv, run_options *o) {
     }
     if (o->resume != NULL) {
         bool alone = optind == argc && o->source == NULL && o->output == NULL && o->population == NULL &&
-                     o->seed_first < 0 && o->n_set == (o->threads > 0 ? 1 : 0);
-        return alone ? -1 : cli_usage_error("run", "--resume continues a run as it was: only --threads, --json and -q go with it");
+                     o->seed_first < 0 && o->n_set == (o->threads > 0 ? 1 : 0) + (o->engine != NULL ? 1 : 0);
+        return alone ? -1 : cli_usage_error("run", "--resume continues a run as it was: only --threads, --engine, --np, --json and -q go with it");
     }
     if (o->source == NULL && optind < argc) o->source = argv[optind++];
     if (optind < argc) return cli_usage_error("run", "one configuration at a time, but got '%s' too", argv[optind]);
@@ -455,14 +401,36 @@ static hdo_status fetch_data(const hdo_config *c, hdo_error *e) {
     return hdo_data_get(c->data.name, NULL, NULL, e);
 }
 
+/* Before anything is parsed: is this a rank of an MPI run, that should leave the talking to the first? */
+static bool mentions_mpi(int argc, char **argv) {
+    bool yes = false;
+    for (int i = 0; i < argc; i++) {
+        const char *end = strlen(argv[i]) >= 3 ? argv[i] + strlen(argv[i]) - 3 : "";
+        yes = yes || strcmp(end, "mpi") == 0;
+    }
+    return yes;
+}
+
 int cmd_run(int argc, char **argv) {
     char command_line[2048], dir[HDO_PATH_MAX];
     run_options o = {.seed_first = -1};
-    join(argc, argv, command_line, sizeof command_line); /* before getopt reorders the words */
+    cli_join(argc, argv, command_line, sizeof command_line); /* before getopt reorders the words */
     o.command_line = command_line;
+    char *words[ARGS_MAX];
+    int rank, ranks, n_words = argc < ARGS_MAX ? argc : ARGS_MAX;
+    bool launched = hdo_mpi_launched(&rank, &ranks);
+    memcpy(words, argv, (size_t)n_words * sizeof *words);
+    if (rank > 0 && mentions_mpi(argc, argv)) cli_set_silent();
     int code = parse(argc, argv, &o);
     if (code >= 0) return code;
     if (o.resume != NULL) {
+        bool mpi = o.engine != NULL && strcmp(o.engine, "mpi") == 0;
+        o.launch.dir = o.resume;
+        if (!launched && (mpi || o.launch.np > 0)) {
+            if (o.launch.np == 0) return cli_usage_error("run", "engine mpi: how many ranks? Give --np N, or start under mpirun");
+            return cli_launch_mpi(&o.launch, n_words, words);
+        }
+        if (rank > 0) cli_set_silent();
         cli_catch_signals();
         return run_resumed(&o);
     }
@@ -473,7 +441,20 @@ int cmd_run(int argc, char **argv) {
         free(c);
         return cli_fail(&e);
     }
-    if (o.fetch && fetch_data(c, &e) != HDO_OK) {
+    bool mpi = c->engine.id == HDO_ENGINE_MPI;
+    if (mpi && rank > 0) cli_set_silent();
+    if (mpi && !launched) {
+        o.launch.dir = o.output;
+        free(c);
+        if (strcmp(o.source, "-") == 0) return cli_usage_error("run", "engine mpi cannot read its configuration from standard input");
+        if (o.launch.np == 0) return cli_usage_error("run", "engine mpi: how many ranks? Give --np N, or start under mpirun");
+        return cli_launch_mpi(&o.launch, n_words, words);
+    }
+    if (!mpi && o.launch.np > 0) {
+        free(c);
+        return cli_usage_error("run", "--np goes with --engine mpi");
+    }
+    if (o.fetch && rank == 0 && fetch_data(c, &e) != HDO_OK) {
         free(c);
         return cli_fail(&e);
     }
@@ -483,7 +464,7 @@ int cmd_run(int argc, char **argv) {
         default_dir(c, dir, sizeof dir);
     }
     cli_catch_signals();
-    code = o.seed_first >= 0 && !o.dry_run ? run_seeds(&o, c, dir) : run_once(&o, c, dir, true, NULL);
+    code = o.seed_first >= 0 && !o.dry_run ? (mpi ? run_seeds_in_turn : run_seeds)(&o, c, dir) : run_once(&o, c, dir, true, NULL);
     free(c);
     return code;
 }

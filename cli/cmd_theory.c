@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — hdo theory: what can be promised about a run, and whether it keeps the promise. */
+/* SPDX-License-Identifier: Apache-2.0 — hdo theory: what can be promised about a run, and whether it keeps the promise.
+ */
 #include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +11,13 @@
 static const char help_text[] =
     "Usage: hdo theory CONFIG|PRESET [--measure] [--run [--seeds N] [-o BASE]] [OPTIONS]\n"
     "       hdo theory --scaling [--quick] [-o BASE]\n\n"
-    "Evaluates the convergence bounds on a problem: second moments and biases of every estimator, the consensus bound,\n"
+    "Evaluates the convergence bounds on a problem: second moments and biases of every estimator, the consensus "
+    "bound,\n"
     "the strongly convex and the non-convex rate, their noise terms, admissible step sizes, the smallest T, and every\n"
     "assumption that fails. docs/theory.md has the statements.\n\n"
     "  --measure            measure the constants of the problem first (quadratics: known exactly without it)\n"
-    "  --run                run the problem over seeds and hold the measured curves against their bounds; exit code 1 if\n"
+    "  --run                run the problem over seeds and hold the measured curves against their bounds; exit code 1 "
+    "if\n"
     "                       a mean lies above its bound by more than 4 standard errors although the assumptions hold\n"
     "  --seeds N            seeds of --run (default 50; problems with data: 10)\n"
     "  -o, --output BASE    figures BASE-gamma.svg, BASE-distance.svg, ... (with .png, .pdf, .csv, .gp)\n"
@@ -36,7 +39,7 @@ enum { SET = 256, POPULATION, MEASURE, RUN, SEEDS, SCALING, QUICK, JSON, COLOUR,
 
 static const struct {
     const char *name;
-    size_t offset; /* of the hdo_constant */
+    size_t offset;        /* of the hdo_constant */
     bool per_class, root; /* root: the flag is the square root of the constant */
 } flags[] = {{"L", offsetof(hdo_constants, L), false, false},
              {"ell", offsetof(hdo_constants, ell), false, false},
@@ -92,7 +95,8 @@ static void override(const options *o, hdo_constants *k) {
             put(c + n, v);
             if (c == k->varsigma_U) put(&k->varsigma_O[n], v);
         }
-        if (c == &k->L && k->L_F.how != HDO_CERTIFIED) put(&k->L_F, fmax(v, k->L_F.how == HDO_MEASURED ? k->L_F.value : v));
+        if (c == &k->L && k->L_F.how != HDO_CERTIFIED)
+            put(&k->L_F, fmax(v, k->L_F.how == HDO_MEASURED ? k->L_F.value : v));
         if (c == &k->ell && v > 0.0) k->convex = true;
     }
 }
@@ -114,14 +118,16 @@ static int scaling(const options *o, const hdo_study_hooks *hooks, cli_study_pro
         const hdo_law *w = &law[k];
         all = all && w->agrees;
         if (o->json) {
-            printf("%s\n  {\"name\": \"%s\", \"expected\": %g, \"exponent\": %.6g, \"se\": %.6g, \"chi2\": %.6g, \"seeds\": %d, "
-                   "\"points\": %d, \"agrees\": %s}", k > 0 ? "," : "", w->name, w->expected, w->exponent, w->exponent_se,
-                   w->chi2, w->seeds, w->n_points, w->agrees ? "true" : "false");
+            printf("%s\n  {\"name\": \"%s\", \"expected\": %g, \"exponent\": %.6g, \"se\": %.6g, \"chi2\": %.6g, "
+                   "\"seeds\": %d, "
+                   "\"points\": %d, \"agrees\": %s}",
+                   k > 0 ? "," : "", w->name, w->expected, w->exponent, w->exponent_se, w->chi2, w->seeds, w->n_points,
+                   w->agrees ? "true" : "false");
             continue;
         }
         printf("%s\n", w->statement);
-        printf("  exponent %.3f +- %.3f, theory %g (%d points, %d seeds, chi2/dof %.1f): %s\n", w->exponent, w->exponent_se,
-               w->expected, w->n_points, w->seeds, w->chi2, w->agrees ? "agrees" : "DOES NOT AGREE");
+        printf("  exponent %.3f +- %.3f, theory %g (%d points, %d seeds, chi2/dof %.1f): %s\n", w->exponent,
+               w->exponent_se, w->expected, w->n_points, w->seeds, w->chi2, w->agrees ? "agrees" : "DOES NOT AGREE");
         printf("  %14s %14s %12s %14s\n", w->x_label, "measured", "se", "law");
         for (int i = 0; i < w->n_points; i++) {
             printf("  %14.4g %14.5g %12.2g %14.5g\n", w->x[i], w->mean[i], w->se[i], w->predicted[i]);
@@ -154,9 +160,11 @@ static int compare(const options *o, hdo_study *s, const hdo_config *c, cli_stud
     }
     if (st == HDO_OK && cmp->violated) {
         cli_style y = cli_style_for(stderr);
-        fprintf(stderr, "%shdo: A MEASURED MEAN EXCEEDS ITS BOUND although the assumptions hold.%s Either a constant is too small\n"
-                "(%s constants), or the simulator or the theory is wrong. See the table above.\n", y.red, y.off,
-                hdo_known_name(cmp->assessment.quality));
+        fprintf(
+            stderr,
+            "%shdo: A MEASURED MEAN EXCEEDS ITS BOUND although the assumptions hold.%s Either a constant is too small\n"
+            "(%s constants), or the simulator or the theory is wrong. See the table above.\n",
+            y.red, y.off, hdo_known_name(cmp->assessment.quality));
     }
     hdo_comparison_clear(cmp);
     free(cmp);
@@ -236,7 +244,8 @@ static int parse(int argc, char **argv, options *o) {
             char *end;
             double v = strtod(optarg, &end);
             if (end == optarg || *end != '\0' || !(v >= 0.0) || !isfinite(v)) {
-                return cli_usage_error("theory", "--%s takes a number, 0 or more; got '%s'", flags[k - CONSTANT].name, optarg);
+                return cli_usage_error("theory", "--%s takes a number, 0 or more; got '%s'", flags[k - CONSTANT].name,
+                                       optarg);
             }
             o->value[k - CONSTANT] = v;
         }
@@ -245,7 +254,8 @@ static int parse(int argc, char **argv, options *o) {
     if (optind < argc) o->source = argv[optind++];
     if (optind < argc) return cli_usage_error("theory", "one configuration at a time, but got '%s' too", argv[optind]);
     if (o->source == NULL && !o->scaling) {
-        return cli_usage_error("theory", "which configuration? Give a YAML file or a preset, for example: hdo theory theory-pair");
+        return cli_usage_error(
+            "theory", "which configuration? Give a YAML file or a preset, for example: hdo theory theory-pair");
     }
     return -1;
 }

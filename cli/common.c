@@ -4,18 +4,20 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 
 /* The process's own state, which is what a command line program is: how to speak, and which signals came. */
-static bool g_quiet;
+static bool g_quiet, g_silent;
 static const char *g_colour = "auto";
 static volatile sig_atomic_t g_signal, g_checkpoint;
 
 void cli_set_quiet(bool quiet) { g_quiet = quiet; }
 bool cli_quiet(void) { return g_quiet; }
+void cli_set_silent(void) { g_quiet = g_silent = true; }
 void cli_colour(const char *when) { g_colour = when; }
 
 cli_style cli_style_for(FILE *f) {
@@ -31,12 +33,14 @@ cli_style cli_style_for(FILE *f) {
 int cli_fail(const hdo_error *e) {
     cli_style s = cli_style_for(stderr);
     fflush(stdout);
+    if (g_silent && (e->code != HDO_E_ENGINE || e->msg[0] == '\0')) return hdo_status_exit_code(e->code);
     fprintf(stderr, "%shdo: error:%s %s\n", s.red, s.off, e->msg[0] != '\0' ? e->msg : hdo_status_text(e->code));
     return hdo_status_exit_code(e->code);
 }
 
 int cli_usage_error(const char *command, const char *fmt, ...) {
     cli_style s = cli_style_for(stderr);
+    if (g_silent) return EXIT_USAGE;
     va_list ap;
     va_start(ap, fmt);
     fprintf(stderr, "%shdo: error:%s ", s.red, s.off);
@@ -104,6 +108,14 @@ bool cli_take_checkpoint(void) {
     return asked;
 }
 
+unsigned cli_asked(void *ctx) {
+    (void)ctx;
+    unsigned asked = g_signal != 0 ? HDO_ASK_STOP : 0;
+    if (!cli_take_checkpoint()) return asked;
+    const char *stop = getenv("HDO_MPI_STOP");
+    return asked | (stop != NULL && access(stop, F_OK) == 0 ? HDO_ASK_STOP : HDO_ASK_SAVE);
+}
+
 /* HDO_CONFIG names a file read before the run's own; HDO_NUM_THREADS sets threads. */
 static hdo_status apply_environment(hdo_config *c, hdo_error *e) {
     const char *threads = getenv("HDO_NUM_THREADS");
@@ -114,7 +126,9 @@ static hdo_status apply_environment(hdo_config *c, hdo_error *e) {
 
 static hdo_status load_source(hdo_config *c, const char *source, hdo_error *e) {
     const char *text = strcmp(source, "-") == 0 || strchr(source, '/') != NULL ? NULL : hdo_preset(source);
-    if (text != NULL && access(source, F_OK) != 0) return hdo_config_load_text(c, source, text, strlen(text), e);
+    struct stat info;
+    bool file = stat(source, &info) == 0 && !S_ISDIR(info.st_mode); /* a folder of that name does not hide a preset */
+    if (text != NULL && !file) return hdo_config_load_text(c, source, text, strlen(text), e);
     return hdo_config_load(c, source, e);
 }
 

@@ -33,7 +33,7 @@ static void remember(cli_progress *p, double loss) {
 
 static void spark(const cli_progress *p, char *out, size_t cap) {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    double lo = INFINITY, hi = -INFINITY;
+    double lo = (double)INFINITY, hi = -(double)INFINITY;
     int first = p->n_curve > SPARK ? p->n_curve - SPARK : 0;
     for (int i = first; i < p->n_curve; i++) {
         if (!isfinite(p->curve[i])) continue;
@@ -49,7 +49,7 @@ static void spark(const cli_progress *p, char *out, size_t cap) {
     }
 }
 
-static void clock_text(double s, char buf[32]) {
+void cli_clock_text(double s, char buf[32]) {
     long t = s < 0.0 ? 0 : s > 3.5e6 ? 3599999 : (long)(s + 0.5); /* at most 999:59:59 */
     if (t >= 3600) {
         snprintf(buf, 32, "%ld:%02ld:%02ld", t / 3600, t / 60 % 60, t % 60);
@@ -62,7 +62,7 @@ static void show(cli_progress *p, int64_t step, const hdo_row *row) {
     char curve[4 * SPARK + 1], eta[32];
     double now = cli_now_s(), spent = now - p->start_s;
     spark(p, curve, sizeof curve);
-    clock_text(step > 0 ? spent / (double)step * (double)(p->total - step) : 0.0, eta);
+    cli_clock_text(step > 0 ? spent / (double)step * (double)(p->total - step) : 0.0, eta);
     char loss[64] = "";
     if (row != NULL) {
         int n = snprintf(loss, sizeof loss, "  loss %.4g", row->all.loss_mean);

@@ -32,7 +32,9 @@ static void constant(const char *name, const char *meaning, hdo_constant c) {
 void cli_print_constants(const hdo_config *c, const hdo_constants *k) {
     heading("Constants of the problem");
     printf("  %s, d = %zu, %s, %s\n", c->model.name, k->d,
-           k->quad ? "quadratic" : k->convex ? "convex" : "not convex",
+           k->quad     ? "quadratic"
+           : k->convex ? "convex"
+                       : "not convex",
            k->balanced ? "every class has the same objective (balanced)" : "classes differ (not balanced)");
     constant("L", "every f^i has an L-Lipschitz gradient", k->L);
     constant("L_F", "the same for a single batch", k->L_F);
@@ -48,7 +50,8 @@ void cli_print_constants(const hdo_config *c, const hdo_constants *k) {
         snprintf(name, sizeof name, "sigma %s", c->population[i].name);
         constant(name, "gradient noise of a batch, root mean square", k->sigma[i]);
         snprintf(name, sizeof name, "vsig %s", c->population[i].name);
-        if (k->varsigma_U[i].how != HDO_UNKNOWN) constant(name, "heterogeneity: |grad f^i - grad f| over the class", k->varsigma_U[i]);
+        if (k->varsigma_U[i].how != HDO_UNKNOWN)
+            constant(name, "heterogeneity: |grad f^i - grad f| over the class", k->varsigma_U[i]);
         snprintf(name, sizeof name, "vsig* %s", c->population[i].name);
         if (!k->same_hessian && k->varsigma_O[i].how != HDO_UNKNOWN) {
             constant(name, "heterogeneity at x*: |grad f^i(x*)|", k->varsigma_O[i]);
@@ -62,22 +65,23 @@ void cli_print_constants(const hdo_config *c, const hdo_constants *k) {
 static void print_classes(const hdo_assessment *a) {
     char b[5][32];
     heading("Estimators: variance <= omega |grad f^i|^2 + rho sigma^2 + kappa, |bias| <= b");
-    printf("  %-8s %6s %-13s %6s %9s %9s %9s %9s %9s %10s %10s\n", "class", "nodes", "estimator", "rv", "lr", "nu", "omega",
-           "rho", "kappa", "b", "noise a");
+    printf("  %-8s %6s %-13s %6s %9s %9s %9s %9s %9s %10s %10s\n", "class", "nodes", "estimator", "rv", "lr", "nu",
+           "omega", "rho", "kappa", "b", "noise a");
     for (int k = 0; k < a->n_classes; k++) {
         const hdo_assess_class *c = &a->cls[k];
         if (c->count == 0) continue;
-        printf("  %-8s %6d %-13s %6d %9.3g %9.3g %9s %9s %9s %10s %10s\n", c->name, c->count, c->estimator, c->rv, c->eta, c->nu,
-               num(c->est.omega, b[0]), num(c->est.rho, b[1]), num(c->est.kappa, b[2]), num(c->est.b, b[3]),
-               num(c->noise, b[4]));
+        printf("  %-8s %6d %-13s %6d %9.3g %9.3g %9s %9s %9s %10s %10s\n", c->name, c->count, c->estimator, c->rv,
+               c->eta, c->nu, num(c->est.omega, b[0]), num(c->est.rho, b[1]), num(c->est.kappa, b[2]),
+               num(c->est.b, b[3]), num(c->noise, b[4]));
     }
-    printf("  E|G|^2 = variance + |mean|^2: one estimate has second moment (1 + omega)|grad f^i|^2 + rho sigma^2 + kappa.\n");
+    printf("  E|G|^2 = variance + |mean|^2: one estimate has second moment (1 + omega)|grad f^i|^2 + rho sigma^2 + "
+           "kappa.\n");
 }
 
 static void print_mixing(const hdo_config *c, const hdo_assessment *a) {
     heading("Communication");
-    printf("  %s, n = %d: one exchange shrinks the disagreement to lambda = %.4g of itself%s;\n", c->mixing.kind, a->n, a->lambda,
-           a->lambda_error > 0.0 ? " (sampled)" : "");
+    printf("  %s, n = %d: one exchange shrinks the disagreement to lambda = %.4g of itself%s;\n", c->mixing.kind, a->n,
+           a->lambda, a->lambda_error > 0.0 ? " (sampled)" : "");
     printf("  the mean model moves by theta = %.4g a round (eta = %.4g%s).\n", a->theta, a->eta,
            a->weighted ? ", mean of unequal steps" : "");
 }
@@ -85,28 +89,32 @@ static void print_mixing(const hdo_config *c, const hdo_assessment *a) {
 static void print_convex(const hdo_assessment *a) {
     char b[4][32];
     if (!a->sc_known) return;
-    heading(a->sc_holds ? "Strongly convex bounds" : "Strongly convex bounds (AN ASSUMPTION FAILS: formal values only)");
-    printf("  after T = %lld rounds                  E|mu - x*|^2 <= %-10s E Gamma <= %-10s E M^G <= %s\n", (long long)a->T,
-           num(a->a_T, b[0]), num(a->Gamma_T, b[1]), num(a->MG_T, b[2]));
-    printf("  for ever                               E|mu - x*|^2 <= %-10s spectral radius %.6g, heterogeneity in mode %s\n",
+    heading(a->sc_holds ? "Strongly convex bounds"
+                        : "Strongly convex bounds (AN ASSUMPTION FAILS: formal values only)");
+    printf("  after T = %lld rounds                  E|mu - x*|^2 <= %-10s E Gamma <= %-10s E M^G <= %s\n",
+           (long long)a->T, num(a->a_T, b[0]), num(a->Gamma_T, b[1]), num(a->MG_T, b[2]));
+    printf("  for ever                               E|mu - x*|^2 <= %-10s spectral radius %.6g, heterogeneity in mode "
+           "%s\n",
            num(fmin(a->limit.a, a->limit.Phi), b[0]), a->limit.radius, a->sc.mode == HDO_THEORY_MODE_U ? "U" : "O");
     if (a->fy.ok) {
-        printf("  weighted average y_T                   E f(y_T) - f* <= %s, contracting by %.3g a round\n", num(a->fy.f_y, b[0]),
-               a->fy.rate);
+        printf("  weighted average y_T                   E f(y_T) - f* <= %s, contracting by %.3g a round\n",
+               num(a->fy.f_y, b[0]), a->fy.rate);
         printf("    of which  start %s | heterogeneity %s | gradient noise %s | bias %s\n", num(a->fy.init, b[0]),
                num(a->fy.het, b[1]), num(a->fy.noise, b[2]), num(a->fy.bias, b[3]));
     } else {
         printf("  weighted average y_T                   no bound at this step size\n");
     }
     printf("  largest step                           consensus %s, descent %s, bounded %s, comfortable %s\n",
-           num(a->sc_eta_consensus, b[0]), num(a->sc_eta_descent, b[1]), num(a->sc_eta_bounded, b[2]), num(a->sc_eta_ok, b[3]));
+           num(a->sc_eta_consensus, b[0]), num(a->sc_eta_descent, b[1]), num(a->sc_eta_bounded, b[2]),
+           num(a->sc_eta_ok, b[3]));
     printf("  best step for this T                   lr = %s, where E f(y_T) - f* <= %s\n", num(a->sc_eta_best, b[0]),
            num(a->sc_best, b[1]));
     printf("  smallest T for lr ~ ln T/T             %lld", (long long)a->sc_T_min);
     if (a->paper_T_min > 0) printf(" (published conditions: %lld)", (long long)a->paper_T_min);
     if (a->paper_T_min < 0) printf(" (published conditions: never)");
     printf("\n");
-    if (a->paper.ok) printf("  published constants                    E|mu - x*|^2 <= %s\n", num(a->paper.a_bound, b[0]));
+    if (a->paper.ok)
+        printf("  published constants                    E|mu - x*|^2 <= %s\n", num(a->paper.a_bound, b[0]));
 }
 
 static void print_nonconvex(const hdo_assessment *a) {
@@ -119,8 +127,8 @@ static void print_nonconvex(const hdo_assessment *a) {
         printf("    of which  start %s | heterogeneity %s | gradient noise %s | bias %s\n", num(a->grad.init, b[0]),
                num(a->grad.het, b[1]), num(a->grad.noise, b[2]), num(a->grad.bias, b[3]));
     } else {
-        printf("  no bound at this step size: delta %.3g (must be > 0), hc %.3g (<= 1), eps %.3g (> 0)\n", a->grad.delta,
-               a->grad.hc, a->grad.eps);
+        printf("  no bound at this step size: delta %.3g (must be > 0), hc %.3g (<= 1), eps %.3g (> 0)\n",
+               a->grad.delta, a->grad.hc, a->grad.eps);
     }
     printf("  largest step                           exists %s, comfortable %s\n", num(a->nc_eta_bound, b[0]),
            num(a->nc_eta_ok, b[1]));
@@ -132,14 +140,17 @@ static void print_nonconvex(const hdo_assessment *a) {
 static void print_help(const hdo_assessment *a) {
     const hdo_zo_help *h = &a->help;
     heading("The published noise terms, hidden constants set to one");
-    printf("  heterogeneity eta (d n0 vs0^2 + n1 vs1^2)/n^2 = %.3g, gradient noise eta (d n0 s0^2 + n1 s1^2)/n^2 = %.3g,\n"
-           "  bias eta^2 (L d n0/n)^k = %.3g (convex, k = 1), %.3g (non-convex, k = 2)\n", a->paper_noise[0].het,
-           a->paper_noise[0].noise, a->paper_noise[0].bias, a->paper_noise[1].bias);
+    printf(
+        "  heterogeneity eta (d n0 vs0^2 + n1 vs1^2)/n^2 = %.3g, gradient noise eta (d n0 s0^2 + n1 s1^2)/n^2 = %.3g,\n"
+        "  bias eta^2 (L d n0/n)^k = %.3g (convex, k = 1), %.3g (non-convex, k = 2)\n",
+        a->paper_noise[0].het, a->paper_noise[0].noise, a->paper_noise[0].bias, a->paper_noise[1].bias);
     if (a->n0 == 0 || a->n1 == 0 || !(h->threshold > 0.0)) return;
     heading("Do the zeroth-order nodes help?");
-    printf("  one zeroth-order node has %.4g times the noise of a first-order node; at equal parallel time they pay below\n"
-           "  2 + n0/n1 = %.4g: %s. Noise with/without them: %.3g", h->noise_ratio, h->threshold,
-           h->noise_ratio < h->threshold ? "they help" : "they hurt, with equal steps", h->match);
+    printf("  one zeroth-order node has %.4g times the noise of a first-order node; at equal parallel time they pay "
+           "below\n"
+           "  2 + n0/n1 = %.4g: %s. Noise with/without them: %.3g",
+           h->noise_ratio, h->threshold, h->noise_ratio < h->threshold ? "they help" : "they hurt, with equal steps",
+           h->match);
     printf(" (matchings), %.3g (pairs).\n", h->parallel);
     if (isfinite(a->rv_needed)) printf("  Forward mode pays from rv = %.0f on. ", ceil(a->rv_needed));
     printf("With lr_zo/lr_fo = %.3g they always help: %.3g.\n", h->eta_ratio, h->weighted);
@@ -161,7 +172,8 @@ static void print_warnings(const hdo_assessment *a) {
 }
 
 void cli_print_assessment(const hdo_config *c, const hdo_assessment *a, bool measured) {
-    printf("%d nodes: %d first-order, %d zeroth-order; constants: %s\n", a->n, a->n1, a->n0, hdo_known_name(a->quality));
+    printf("%d nodes: %d first-order, %d zeroth-order; constants: %s\n", a->n, a->n1, a->n0,
+           hdo_known_name(a->quality));
     cli_print_constants(c, &a->constants);
     print_classes(a);
     print_mixing(c, a);
@@ -180,12 +192,15 @@ void cli_print_comparison(const hdo_comparison *c, const char *figures) {
     char b[5][32];
     printf("%d seeds, %lld rounds, constants: %s%s\n", c->seeds, (long long)c->t[c->n_points - 1],
            hdo_known_name(c->assessment.quality), c->diverged > 0 ? "; SOME RUNS DIVERGED" : "");
-    printf("  %-32s %11s %10s %11s %9s %16s  %s\n", "at the end", "measured", "se", "bound", "slack", "tightest (t)", "verdict");
+    printf("  %-32s %11s %10s %11s %9s %16s  %s\n", "at the end", "measured", "se", "bound", "slack", "tightest (t)",
+           "verdict");
     for (int q = 0; q < HDO_QUANTITIES; q++) {
         const hdo_verdict *v = &c->verdict[q];
         if (!v->measured) continue;
-        const char *word = !v->bounded ? "no bound" : v->violated ? (v->holds ? "VIOLATED" : "above, assumptions fail")
-                                                                 : v->holds ? "below its bound" : "below, assumptions fail";
+        const char *word = !v->bounded   ? "no bound"
+                           : v->violated ? (v->holds ? "VIOLATED" : "above, assumptions fail")
+                           : v->holds    ? "below its bound"
+                                         : "below, assumptions fail";
         char tight[48] = "-";
         if (v->bounded) snprintf(tight, sizeof tight, "%.3g (%lld)", v->tightest, (long long)v->tightest_t);
         printf("  %-32s %11s %10s %11s %9s %16s  %s%s%s\n", hdo_quantity_title((hdo_quantity)q), num(v->mean, b[0]),

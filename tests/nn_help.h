@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the four headers above first */
-#include <cmocka.h>
+
+#include <cmocka.h> /* wants the headers above first */
 
 #include "hdo/config.h"
 #include "nn/nn.h"

@@ -189,6 +189,7 @@ static const odd_row odd[] = {
     {"embed 3, linear 4, relu, flatten, layernorm, linear classes", 1, 1, 5, 4, 2, 3},
     {"batchnorm, conv 2 3, relu, linear classes", 2, 5, 4, 0, 3, 4},
     {"layernorm, pool 2, linear classes", 1, 6, 4, 0, 3, 3},
+    {"save i, linear 4, save m, load i, linear 4, add m, gelu, linear classes", 1, 1, 7, 0, 3, 5},
     {"sigmoid, dropout 0.5, linear classes", 1, 1, 9, 0, 3, 6},
     {"input: resize 9, conv 2 3 pad 1, relu, pool 2, linear classes", 1, 6, 6, 0, 3, 2},
 };
@@ -196,6 +197,29 @@ enum { N_ODD = sizeof odd / sizeof odd[0] };
 
 static void open_odd(nn_case *c, int kernels, const odd_row *o, int threads) {
     nn_open(c, kernels, o->text, o->C, o->H, o->W, o->vocab, o->classes, o->batch, 0.1, 11, threads);
+}
+
+/* K models at once against one by one, sums of losses and counts. */
+static void check_evaluate(nn_case *c, const char *name) {
+    enum { K = 70 }; /* more than are taken at once */
+    size_t d = c->net->params.total, ld = d + c->net->buffers.total;
+    float *X = hdo__alloc(K * ld * sizeof(float));
+    double sum[K] = {0}, one;
+    int64_t correct[K] = {0}, n;
+    hdo_samples s = c->s;
+    s.train = false;
+    for (int k = 0; k < K; k++) {
+        memcpy(X + (size_t)k * ld, c->x, ld * sizeof(float));
+        hdo__scale(d, 1.0f - 0.01f * (float)k, X + (size_t)k * ld);
+    }
+    hdo__net_evaluate(c->net, &c->s, X, ld, K, &c->work, sum, correct);
+    for (int k = 0; k < K; k++) {
+        hdo__net_loss(c->net, &s, X + (size_t)k * ld, &c->work, &one, &n, NULL);
+        if (relative(sum[k], one) > TOL_LOSS_MANY) print_error("%s: model %d has %.9g, alone %.9g\n", name, k, sum[k], one);
+        assert_true(relative(sum[k], one) <= TOL_LOSS_MANY);
+        assert_int_equal(correct[k], n);
+    }
+    hdo__free(X);
 }
 
 static void test_nn_odd_networks(void **state) {
@@ -208,6 +232,7 @@ static void test_nn_odd_networks(void **state) {
         c.s.train = false; /* running statistics, no dropout */
         check_jvp(&c, odd[i].text, 11);
         check_loss_many(&c, odd[i].text, 7);
+        check_evaluate(&c, odd[i].text);
         nn_close(&c);
     }
 }

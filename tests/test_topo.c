@@ -129,6 +129,27 @@ static void test_topo_matching_is_uniform(void **state) {
     }
 }
 
+/* The pairs are neighbours in the permutation of base/rng.h, to the bit. */
+static void test_topo_matching_is_the_permutation(void **state) {
+    (void)state;
+    static uint32_t order[70000];
+    static const int sizes[] = {1, 2, 3, 63, 64, 65, 66, 128, 129, 1000, 70000};
+    configure("matching", NULL, NULL, NULL);
+    for (int i = 0; i < 11; i++) {
+        hdo_mixer m = make(77, sizes[i], 0);
+        for (int64_t t = 0; t < 20; t++) {
+            hdo_plan p;
+            hdo__mixer_plan(&m, t, &p);
+            hdo__rng_permutation(hdo__stream(77, HDO_RNG_MATCH, 0, (uint64_t)t, 0), (uint32_t)sizes[i], order);
+            for (int k = 0; k < p.n_pairs; k++) {
+                assert_int_equal(p.pairs[k].a, order[2 * k]);
+                assert_int_equal(p.pairs[k].b, order[2 * k + 1]);
+            }
+        }
+        hdo__mixer_clear(&m);
+    }
+}
+
 /* Odd n: who rests is uniform too. */
 static void test_topo_matching_rest_is_uniform(void **state) {
     (void)state;
@@ -854,6 +875,7 @@ static void test_topo_large(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topo_matching_is_uniform),
+        cmocka_unit_test(test_topo_matching_is_the_permutation),
         cmocka_unit_test(test_topo_matching_rest_is_uniform),
         cmocka_unit_test(test_topo_pairwise_is_uniform),
         cmocka_unit_test(test_topo_pairs_are_disjoint_edges),

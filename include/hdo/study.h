@@ -24,7 +24,8 @@
 #include "hdo/status.h"
 #include "hdo/theory.h"
 
-/* ---- constants of a problem: docs/theory.md 7 --------------------------------------------------------------------- */
+/* ---- constants of a problem: docs/theory.md 7 ---------------------------------------------------------------------
+ */
 
 typedef enum hdo_known {
     HDO_UNKNOWN,
@@ -40,22 +41,22 @@ typedef struct hdo_constant {
 } hdo_constant;
 
 typedef struct hdo_constants {
-    size_t d, d_max;      /* parameters; the largest tensor */
-    bool quad;            /* every batch loss is quadratic */
-    bool convex;          /* every f^i is convex */
-    bool same_hessian;    /* all f^i have the same Hessian: varsigma is the same everywhere */
-    bool balanced;        /* every class minimises f by itself */
-    hdo_constant L, L_F, L2;        /* smoothness of f^i, of a batch loss; Lipschitz constant of the Hessian */
-    hdo_constant ell, ell_loc;      /* strong convexity of f, of every f^i */
-    hdo_constant df;                /* error of one loss value */
-    hdo_constant f_star, F;         /* minimum, f(mu_0) - minimum */
-    hdo_constant a_0, Gamma_0;      /* |mu_0 - x*|^2, disagreement at the start */
-    hdo_constant sigma[HDO_CLASSES_MAX];      /* gradient noise of the class's batches */
+    size_t d, d_max;                     /* parameters; the largest tensor */
+    bool quad;                           /* every batch loss is quadratic */
+    bool convex;                         /* every f^i is convex */
+    bool same_hessian;                   /* all f^i have the same Hessian: varsigma is the same everywhere */
+    bool balanced;                       /* every class minimises f by itself */
+    hdo_constant L, L_F, L2;             /* smoothness of f^i, of a batch loss; Lipschitz constant of the Hessian */
+    hdo_constant ell, ell_loc;           /* strong convexity of f, of every f^i */
+    hdo_constant df;                     /* error of one loss value */
+    hdo_constant f_star, F;              /* minimum, f(mu_0) - minimum */
+    hdo_constant a_0, Gamma_0;           /* |mu_0 - x*|^2, disagreement at the start */
+    hdo_constant sigma[HDO_CLASSES_MAX]; /* gradient noise of the class's batches */
     hdo_constant varsigma_U[HDO_CLASSES_MAX]; /* heterogeneity of the class, everywhere */
     hdo_constant varsigma_O[HDO_CLASSES_MAX]; /* at x* */
-    double grow;          /* largest varsigma_U over the points seen, over that at the start; 1: constant */
-    double grad_star;     /* |grad f| at the minimiser found */
-    int points;           /* where measured: start, probe run, minimiser */
+    double grow;      /* largest varsigma_U over the points seen, over that at the start; 1: constant */
+    double grad_star; /* |grad f| at the minimiser found */
+    int points;       /* where measured: start, probe run, minimiser */
 } hdo_constants;
 
 typedef struct hdo_study_hooks {
@@ -79,7 +80,8 @@ typedef struct hdo_measure_options {
 
 HDO_API hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *o, hdo_error *e); /* o may be NULL */
 
-/* ---- the bounds on this problem ----------------------------------------------------------------------------------- */
+/* ---- the bounds on this problem -----------------------------------------------------------------------------------
+ */
 
 typedef enum hdo_warning_level {
     HDO_WARN_NOTE,  /* good to know */
@@ -96,7 +98,7 @@ typedef struct hdo_warning {
 typedef struct hdo_assess_class {
     char name[HDO_NAME_MAX], estimator[HDO_NAME_MAX];
     int count, rv;
-    bool zo, covered; /* covered: the estimator has constants */
+    bool zo, covered;   /* covered: the estimator has constants */
     double eta, weight; /* step, and step over the mean step */
     double nu, nu_best; /* difference step (0: none), and the best one given df (0: any) */
     hdo_est_const est;
@@ -118,14 +120,15 @@ typedef struct hdo_assessment {
     bool weighted; /* steps differ between classes: bounds of the rescaled problem (docs/theory.md 3.10) */
 
     /* strongly convex */
-    bool sc_known;  /* ell > 0 and all constants are there */
-    bool sc_holds;  /* and every assumption */
+    bool sc_known; /* ell > 0 and all constants are there */
+    bool sc_holds; /* and every assumption */
     hdo_theory_problem sc;
     hdo_sys_coef sys;
     hdo_sc_lyap lyap;
     hdo_sc_limit limit;
     hdo_sc_weighted fy;
-    double a_T, Gamma_T, MG_T, MG_scale; /* bounds after T rounds; MG bounds are to be multiplied by MG_scale (1 if not weighted) */
+    double a_T, Gamma_T, MG_T,
+        MG_scale; /* bounds after T rounds; MG bounds are to be multiplied by MG_scale (1 if not weighted) */
     double sc_eta_consensus, sc_eta_descent, sc_eta_bounded, sc_eta_ok; /* largest steps */
     int64_t sc_T_min;
     double sc_eta_best, sc_best; /* best step for this T and the bound there; 0 and HUGE_VAL: none */
@@ -156,7 +159,8 @@ HDO_API hdo_status hdo_study_assess(hdo_study *s, hdo_assessment *out, hdo_error
 /* One JSON object; free() it. NULL when out of memory. */
 HDO_API char *hdo_assessment_json(const hdo_assessment *a);
 
-/* ---- measured against the bounds ---------------------------------------------------------------------------------- */
+/* ---- measured against the bounds ----------------------------------------------------------------------------------
+ */
 
 typedef enum hdo_quantity {
     HDO_Q_DISTANCE,  /* |mu_t - x*|^2 */
@@ -177,7 +181,7 @@ typedef struct hdo_verdict {
     double slack;                  /* bound / mean there */
     double tightest;               /* least bound / mean over all points */
     int64_t tightest_t;
-    double worst_z;                /* largest (mean - bound) / se */
+    double worst_z; /* largest (mean - bound) / se */
     int64_t worst_t;
 } hdo_verdict;
 
@@ -185,8 +189,8 @@ typedef struct hdo_comparison {
     hdo_assessment assessment;
     int seeds, diverged;
     int n_points;
-    int64_t *t;                         /* (n_points) */
-    double *mean[HDO_QUANTITIES];       /* (n_points) over seeds; NULL if not measured */
+    int64_t *t;                   /* (n_points) */
+    double *mean[HDO_QUANTITIES]; /* (n_points) over seeds; NULL if not measured */
     double *se[HDO_QUANTITIES];
     double *bound[HDO_QUANTITIES];
     hdo_verdict verdict[HDO_QUANTITIES];
@@ -200,18 +204,19 @@ HDO_API void hdo_comparison_clear(hdo_comparison *c);
 HDO_API hdo_status hdo_comparison_figures(const hdo_comparison *c, const char *base, unsigned formats, hdo_error *e);
 HDO_API char *hdo_comparison_json(const hdo_comparison *c);
 
-/* ---- scaling laws --------------------------------------------------------------------------------------------------- */
+/* ---- scaling laws ---------------------------------------------------------------------------------------------------
+ */
 
 typedef struct hdo_law {
     const char *name, *statement, *x_label, *y_label;
     int n_points, seeds;
     double x[16], mean[16], se[16];
-    double predicted[16];        /* by the law, through the data's level */
-    double expected;             /* exponent the theory promises */
-    double exponent, exponent_se;/* fitted to the last fit_points points */
+    double predicted[16];         /* by the law, through the data's level */
+    double expected;              /* exponent the theory promises */
+    double exponent, exponent_se; /* fitted to the last fit_points points */
     int fit_points;
-    double chi2;                 /* of the fit, per degree of freedom */
-    bool agrees;                 /* |exponent - expected| within the tolerance of the law */
+    double chi2; /* of the fit, per degree of freedom */
+    bool agrees; /* |exponent - expected| within the tolerance of the law */
     double tolerance;
 } hdo_law;
 
@@ -220,19 +225,20 @@ HDO_API hdo_status hdo_scaling_run(bool quick, int threads, const hdo_study_hook
                                    hdo_error *e);
 HDO_API hdo_status hdo_scaling_figures(const hdo_law *law, int n, const char *base, unsigned formats, hdo_error *e);
 
-/* ---- the planner ---------------------------------------------------------------------------------------------------- */
+/* ---- the planner ----------------------------------------------------------------------------------------------------
+ */
 
 typedef struct hdo_fleet {
-    int fo, zo;          /* first-order nodes; zeroth-order candidates */
-    int rv_max;          /* most directions of one estimate */
-    double fo_speed;     /* gradients a second of a first-order node */
-    double zo_speed;     /* forward passes a second of a zeroth-order node */
-    double memory;       /* bytes of a zeroth-order node; 0: enough */
-    double bandwidth;    /* bytes a second of a link; 0: infinite */
-    double latency;      /* seconds of an exchange */
-    double time;         /* seconds to spend; 0: what the first-order nodes need for config.steps rounds */
-    int sim_seeds;       /* seeds of the confirming simulation; 0: none */
-    int64_t sim_steps;   /* most steps of one simulated run; 0: 2000 */
+    int fo, zo;        /* first-order nodes; zeroth-order candidates */
+    int rv_max;        /* most directions of one estimate */
+    double fo_speed;   /* gradients a second of a first-order node */
+    double zo_speed;   /* forward passes a second of a zeroth-order node */
+    double memory;     /* bytes of a zeroth-order node; 0: enough */
+    double bandwidth;  /* bytes a second of a link; 0: infinite */
+    double latency;    /* seconds of an exchange */
+    double time;       /* seconds to spend; 0: what the first-order nodes need for config.steps rounds */
+    int sim_seeds;     /* seeds of the confirming simulation; 0: none */
+    int64_t sim_steps; /* most steps of one simulated run; 0: 2000 */
 } hdo_fleet;
 
 typedef struct hdo_plan_option { /* one way to run the fleet */
@@ -250,29 +256,29 @@ enum { HDO_PLAN_ROWS = 12 };
 typedef struct hdo_plan_sim {
     bool done;
     int seeds;
-    double scale;              /* fraction of the planned time that was simulated */
+    double scale;                              /* fraction of the planned time that was simulated */
     double without, without_se, with, with_se; /* excess loss f(mu_T) - f*, or validation loss of mu_T */
     double steps_without, steps_with;
-    bool agrees;               /* same sign as the answer, or no significant difference */
+    bool agrees; /* same sign as the answer, or no significant difference */
 } hdo_plan_sim;
 
 typedef struct hdo_fleet_plan {
     hdo_fleet fleet;
     hdo_constants constants;
     hdo_known quality;
-    bool convex;               /* which bound: f(y_T) - f*, or mean |grad f|^2 */
+    bool convex; /* which bound: f(y_T) - f*, or mean |grad f|^2 */
     char estimator[HDO_NAME_MAX], mixing[HDO_NAME_MAX];
-    double memory_needed;      /* bytes of a zeroth-order node */
+    double memory_needed; /* bytes of a zeroth-order node */
     bool memory_ok;
-    hdo_plan_option without;   /* first-order nodes alone */
-    hdo_plan_option best;      /* with zeroth-order nodes, equal steps or unequal, whichever is better */
-    hdo_plan_option equal;     /* the best one with equal steps */
+    hdo_plan_option without; /* first-order nodes alone */
+    hdo_plan_option best;    /* with zeroth-order nodes, equal steps or unequal, whichever is better */
+    hdo_plan_option equal;   /* the best one with equal steps */
     int n_rows;
     hdo_plan_option rows[HDO_PLAN_ROWS]; /* best choice for each number of zeroth-order nodes */
     bool worth;
-    double gain;               /* bound without / bound with */
-    double a1, threshold;      /* noise of a first-order node; docs/theory.md 3.8: helps below a0/a1 = threshold */
-    double rv_needed;          /* forward mode, equal round times */
+    double gain;          /* bound without / bound with */
+    double a1, threshold; /* noise of a first-order node; docs/theory.md 3.8: helps below a0/a1 = threshold */
+    double rv_needed;     /* forward mode, equal round times */
     hdo_plan_sim sim;
     char reason[512];
 } hdo_fleet_plan;

@@ -164,12 +164,13 @@ static hdo_status data_noise(hdo_lab *l, int node, int batch, double *out) {
  * data noise, no averaging: what a lone node can bear. Heavy-ball momentum multiplies a step by 1/(1-m). */
 static void learning_rates(const hdo_class_config *cc, const hdo_estimator *s, const hdo_check_curvature *h,
                            hdo_check_class *c) {
-    double L = h->L, spread = s->ops->zeroth ? (fmax(h->trace, L) + L) / (double)s->rv : 0.0;
+    double L = h->L, trace = fmax(h->trace + 2.0 * h->trace_se, L); /* on the safe side: the trace is an estimate */
+    double spread = s->ops->zeroth ? (trace + L) / (double)s->rv : 0.0;
     if (s->ops->axes) spread = s->coords > 0 ? L * (c->variance_theory) : 0.0;
     double momentum = cc->momentum_kind.id == HDO_MOMENTUM_HEAVY_BALL ? 1.0 - cc->momentum : 1.0;
     c->lr_best = momentum / (L + spread);
     c->lr_max = 2.0 * c->lr_best;
-    c->rv_useful = s->ops->zeroth && !s->ops->axes ? fmax(1.0, ceil(h->trace / L)) : (double)NAN;
+    c->rv_useful = s->ops->zeroth && !s->ops->axes ? ceil(trace / L) : (double)NAN;
 }
 
 hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_check_class *c, hdo_error *e) {

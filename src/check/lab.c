@@ -76,15 +76,16 @@ static hdo_status open_memory(hdo_lab *l, hdo_error *e) {
     l->g = hdo__alloc(len * sizeof(float));
     l->v[0] = hdo__alloc(len * sizeof(float));
     l->v[1] = hdo__alloc(len * sizeof(float));
+    l->v[2] = hdo__alloc(len * sizeof(float));
     l->mean = hdo__alloc(l->f->d * sizeof(double));
     l->idx = hdo__alloc(B * sizeof(int64_t));
     l->label = hdo__alloc(B * sizeof(int32_t));
     l->in = hdo__alloc(B * n_in * sizeof(float));
     int threads = (int)l->config->threads > 0 ? (int)l->config->threads : hdo__cpu_count();
-    if (l->x == NULL || l->g == NULL || l->v[0] == NULL || l->v[1] == NULL || l->mean == NULL || l->idx == NULL ||
+    if (l->x == NULL || l->g == NULL || l->v[0] == NULL || l->v[1] == NULL || l->v[2] == NULL || l->mean == NULL || l->idx == NULL ||
         l->label == NULL || l->in == NULL || hdo__team_init(&l->team, threads, scratch_bytes(l)) != HDO_OK) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: a check of d = %zu numbers needs %.1f MB and scratch", l->f->d,
-                         (double)(len * 4 * sizeof(float) + l->f->d * sizeof(double)) / 1e6);
+                         (double)(len * 5 * sizeof(float) + l->f->d * sizeof(double)) / 1e6);
     }
     l->work = (hdo_work){&l->team.arena[0], &l->team};
     return HDO_OK;
@@ -111,6 +112,7 @@ void hdo__lab_close(hdo_lab *l) {
     hdo__free(l->g);
     hdo__free(l->v[0]);
     hdo__free(l->v[1]);
+    hdo__free(l->v[2]);
     hdo__free(l->mean);
     hdo__free(l->idx);
     hdo__free(l->label);

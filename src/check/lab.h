@@ -26,7 +26,7 @@ typedef struct hdo_lab {
     hdo_work work;   /* with the whole team */
     float *x;        /* (d + n_buf) starting point */
     float *g;        /* (d + n_buf) gradient of the check's batch, or the class's */
-    float *v[2];     /* (d + n_buf) vectors in passing */
+    float *v[3];     /* (d + n_buf) vectors in passing */
     double *mean;    /* (d) */
     int batch_max;
     int64_t *idx;    /* (batch_max) */

@@ -20,7 +20,7 @@ enum { DIRECTIONS_MAX = HDO_DIRS_AT_ONCE, POWER_STEPS = 20 };
 #define NU_LAST 1e-8
 #define NU_PER_DECADE 4
 #define AGREE_TOL 2e-2  /* oracles of a float32 network agree to 1e-4 or so; a wrong derivative is off by order one */
-#define POWER_TIME_S 3.0
+#define CURVATURE_TIME_S 3.0 /* for each of trace and L */
 
 typedef struct slopes {
     hdo_lab *l;
@@ -151,20 +151,55 @@ static hdo_status agreement(slopes *s, const hdo_check_sweep *w, hdo_check_agree
 
 /* ---- curvature ---- */
 
-/* Second differences at the step where their two errors balance: truncation nu^2, round-off 4 df / nu^2. */
+/* grad F(x + step v) - grad F(x - step v), over 2 step: H v, averaged over that stretch, into out. y and h are scratch;
+ * out may be v. */
+static hdo_status hessian_times(slopes *s, double step, const float *v, float *y, float *h, float *out) {
+    hdo_lab *l = s->l;
+    const hdo_objective *f = l->f;
+    size_t bytes = (f->d + f->n_buf) * sizeof(float);
+    double loss;
+    memcpy(y, l->x, bytes);
+    hdo__axpy(f->d, (float)-step, v, y);
+    hdo_status st = f->ops->grad(f, &s->batch, y, &l->work, h, &loss, NULL);
+    if (st != HDO_OK) return st;
+    memcpy(y, l->x, bytes);
+    hdo__axpy(f->d, (float)step, v, y);
+    st = f->ops->grad(f, &s->batch, y, &l->work, out, &loss, NULL);
+    hdo__axpby(f->d, (float)(-0.5 / step), h, (float)(0.5 / step), out);
+    return st;
+}
+
+/* tr H = E u'Hu (Hutchinson). From gradients u'Hu loses little to round-off at a small step. Without them: second
+ * differences at the step where their two errors balance, truncation nu^2 against round-off 4 df / nu^2. */
 static hdo_status trace(slopes *s, double df, hdo_check_curvature *c) {
-    double nu = pow(fmax(df, 1e-16) * 1e2, 0.25), sum = 0.0, sum2 = 0.0; /* 1e2: fourth derivatives are small against F */
-    nu = (double)(float)fmin(fmax(nu, 1e-3), 1e-1);
-    hdo_status st = both_sides(s, nu);
-    for (int r = 0; r < s->k; r++) {
-        double v = (s->plus[r] - 2.0 * s->loss + s->minus[r]) / (nu * nu);
+    hdo_lab *l = s->l;
+    hdo_dirs u = hdo__lab_dirs(l);
+    bool grad = l->f->ops->grad != NULL;
+    double sum = 0.0, sum2 = 0.0, start = hdo__now_s(), nu = 1e-3;
+    if (!grad) {
+        nu = pow(fmax(df, 1e-16) * 1e2, 0.25); /* 1e2: fourth derivatives are small against F */
+        nu = (double)(float)fmin(fmax(nu, 1e-3), 1e-1);
+        hdo_status st = both_sides(s, nu);
+        if (st != HDO_OK) return st;
+    }
+    int k = 0;
+    for (; k < s->k && (k < 4 || hdo__now_s() - start < CURVATURE_TIME_S); k++) {
+        double v = 0.0;
+        if (grad) {
+            hdo__dirs_fill(&u, k, 0, l->f->d, l->v[2]);
+            hdo_status st = hessian_times(s, nu, l->v[2], l->v[0], l->v[1], l->v[2]); /* v[2] becomes H u */
+            if (st != HDO_OK) return st;
+            hdo__dirs_fill(&u, k, 0, l->f->d, l->v[0]);
+            v = hdo__dot(l->f->d, l->v[0], l->v[2]);
+        } else {
+            v = (s->plus[k] - 2.0 * s->loss + s->minus[k]) / (nu * nu);
+        }
         sum += v;
         sum2 += v * v;
     }
-    double k = (double)s->k;
-    c->trace = sum / k;
-    c->trace_se = s->k > 1 ? sqrt(fmax(0.0, sum2 / k - c->trace * c->trace) / (k - 1.0)) : (double)NAN;
-    return st;
+    c->trace = sum / (double)k;
+    c->trace_se = sqrt(fmax(0.0, sum2 / (double)k - c->trace * c->trace) / (double)(k - 1));
+    return HDO_OK;
 }
 
 /* Power iteration on v -> (grad F(x + e v) - grad F(x - e v)) / 2e. Started from the gradient, which leans towards the large
@@ -172,29 +207,21 @@ static hdo_status trace(slopes *s, double df, hdo_check_curvature *c) {
 static hdo_status largest_eigenvalue(slopes *s, hdo_check_curvature *c) {
     hdo_lab *l = s->l;
     const hdo_objective *f = l->f;
-    size_t d = f->d, len = d + f->n_buf;
-    double start = hdo__now_s(), loss, L = 0.0;
-    const double step = 1e-2;
+    size_t d = f->d;
+    double start = hdo__now_s(), L = 0.0;
     c->L = (double)NAN;
     if (f->ops->grad == NULL) return HDO_OK;
-    float *v = l->g, *y = l->v[0], *h = l->v[1]; /* l->g holds the gradient */
+    float *v = l->g; /* holds the gradient */
     double norm = sqrt(hdo__sumsq(d, v));
     if (!(norm > 0.0)) {
         hdo_dirs u = hdo__lab_dirs(l);
         hdo__dirs_fill(&u, 0, 0, d, v);
         norm = sqrt(hdo__sumsq(d, v));
     }
-    for (int t = 0; t < POWER_STEPS && hdo__now_s() - start < POWER_TIME_S; t++) {
+    for (int t = 0; t < POWER_STEPS && (t < 4 || hdo__now_s() - start < CURVATURE_TIME_S); t++) {
         hdo__scale(d, (float)(1.0 / norm), v);
-        memcpy(y, l->x, len * sizeof(float));
-        hdo__axpy(d, (float)step, v, y);
-        hdo_status st = f->ops->grad(f, &s->batch, y, &l->work, h, &loss, NULL);
+        hdo_status st = hessian_times(s, 1e-2, v, l->v[0], l->v[1], v);
         if (st != HDO_OK) return st;
-        hdo__axpy(d, (float)(-2.0 * step), v, y);
-        /* v is not needed any more: it takes the second gradient, then the difference. */
-        st = f->ops->grad(f, &s->batch, y, &l->work, v, &loss, NULL);
-        if (st != HDO_OK) return st;
-        hdo__axpby(d, (float)(0.5 / step), h, (float)(-0.5 / step), v);
         norm = sqrt(hdo__sumsq(d, v));
         bool settled = t > 2 && fabs(norm - L) < 0.01 * norm;
         L = norm;

@@ -123,7 +123,7 @@ static void eval_task(void *p, int task, hdo_work *w) {
 }
 
 static hdo_group group_of(const hdo_metrics *m, int first, int last, double samples) {
-    hdo_group g = {.loss_min = INFINITY, .loss_max = -INFINITY};
+    hdo_group g = {.loss_min = (double)INFINITY, .loss_max = -(double)INFINITY};
     double n = (double)(last - first), hits = 0.0;
     for (int i = first; i < last; i++) {
         double loss = m->all[i].loss;

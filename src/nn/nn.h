@@ -184,6 +184,7 @@ struct hdo_net {
     /* Settled by hdo__net_plan. */
     bool live[HDO_VALUES_MAX]; /* depends on parameters: has a tangent and a gradient */
     hdo_plan all, front, tail, grad;
+    hdo_plan rest; /* all but the first layer, which evaluation may share between models */
     int cut;      /* first layer of the tail; the front runs in short runs of samples that stay in cache */
     int chunk;    /* samples of a forward task */
     int sub;      /* samples of a run through the front */

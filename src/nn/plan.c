@@ -204,6 +204,7 @@ void hdo__net_plan(hdo_net *net) {
     plan_segment(net, &net->front, 0, net->cut, false);
     plan_segment(net, &net->tail, net->cut, L, false);
     plan_segment(net, &net->grad, 0, L, true);
+    plan_segment(net, &net->rest, 1, L, false);
 
     /* Budgets: activations of a run stay in a 512 KB second-level cache, those of a grad chunk in a share of the third
      * (bench_nn: larger and smaller by a factor of two are both slower on the convolutional models). */

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 — between net.c (walks over layers) and passes.c (passes over a batch). */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between net.c (walks over the layers), chunk.c (one chunk of samples) and the passes over a batch (passes.c,
+ * directions.c, evaluate.c).
+ */
 #ifndef HDO_NN_WALK_H
 #define HDO_NN_WALK_H
 
@@ -19,5 +23,23 @@ void hdo__walk_forward(const hdo_walk *w);
 void hdo__walk_tangent(const hdo_walk *w);
 float *hdo__walk_dlogits(const hdo_walk *w); /* (B, classes): written by the loss before the reverse walk */
 void hdo__walk_reverse(const hdo_walk *w);
+
+/* ---- one chunk: samples lo .. lo + n - 1, the front `sub` of them at a time ---- */
+void hdo__chunk_logits(hdo_pass *p, int lo, int n, int sub, float *logits); /* (n, classes) */
+size_t hdo__chunk_logits_bytes(const hdo_net *net, int n, int sub);
+double hdo__chunk_loss(hdo_pass *p, int lo, int n, int sub, int64_t *correct); /* sum; correct is added to */
+size_t hdo__chunk_loss_bytes(const hdo_net *net, int n, int sub);
+/* Logits z (n, classes) and their tangents tz (G, n, classes). The bytes include the written-out directions. */
+void hdo__chunk_tangent(hdo_pass *p, int lo, int n, int sub, float *z, float *tz);
+size_t hdo__chunk_tangent_bytes(const hdo_net *net, int n, int sub, int G);
+
+size_t hdo__evaluate_bytes(const hdo_net *net, int batch);
+
+/* ---- what all passes share ---- */
+static inline bool hdo__whole_batch(const hdo_net *net, const hdo_samples *s) { return net->couples && s->train; }
+static inline int hdo__chunks(int size, int chunk) { return (size + chunk - 1) / chunk; }
+static inline hdo_pass hdo__pass_init(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w) {
+    return (hdo_pass){.net = net, .s = s, .x = x, .stats = x + net->params.total, .mask_seed = s->seed, .work = w};
+}
 
 #endif

@@ -348,11 +348,14 @@ hdo_status hdo__run_restore(hdo_run *r, const char *dir, hdo_error *e) {
     char path[PATH_CAP], hex[65];
     int64_t step;
     snprintf(r->dir, sizeof r->dir, "%s", dir);
+    hdo_status st = HDO_OK;
     if (list_steps(dir, &step, 1) == 0) {
-        return hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint to resume from (checkpoint.every sets how often one is written)", dir);
+        st = hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint to resume from (checkpoint.every sets how often one is written)", dir);
+    } else {
+        checkpoint_path(dir, step, "json", path);
+        st = read_state(r, path, hex, e);
     }
-    checkpoint_path(dir, step, "json", path);
-    hdo_status st = hdo__run_settle(r, read_state(r, path, hex, e), e);
+    st = hdo__run_settle(r, st, e);
     if (st == HDO_OK) {
         checkpoint_path(dir, step, "safetensors", path);
         st = read_tensors(r, path, hex, e);

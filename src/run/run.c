@@ -300,7 +300,7 @@ static hdo_status one_step(hdo_run *r, hdo_error *e) {
 
     hdo_transport *tp = r->transport;
     r->in_exchange = !plan.allreduce && tp->ranks > 1;
-    if (r->in_exchange) st = tp->ops->exchange_begin(tp, &plan, &r->rows, r->step, e);
+    if (!plan.allreduce) st = tp->ops->exchange_begin(tp, &plan, &r->rows, r->step, e);
     if (st != HDO_OK) return st;
     step_ctx c = {.r = r, .plan = &plan, .n = r->n_own};
     local_steps(r, &c); /* everybody's own step */
@@ -509,6 +509,8 @@ hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const
     snprintf(path, sizeof path, "%s/config.yaml", dir);
     hdo_status st = hdo_config_load(c, path, e);
     if (threads > 0) c->threads = threads;
+    int rank, ranks; /* the engine is that of this process, whatever the run was started with */
+    c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;
     if (st == HDO_OK) st = hdo_run_create(out, c, hooks, e);
     hdo__free(c);
     if (st == HDO_OK) st = hdo__run_settle(*out, hdo__run_restore(*out, dir, e), e);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A problem and its constants -> the bounds of <hdo/theory.h>. Classes may step differently: a population in which class
- * k steps with eta w_k (mean weight 1) is one in which all step with eta on the objectives w_k f^i. Smoothness becomes
- * max(w) L, noise, bias and heterogeneity of class k scale with w_k, and f is unchanged if the classes are balanced
- * (docs/theory.md 3.10).
+ * A problem and its constants -> the bounds of <hdo/theory.h>. Classes may step differently: a population in which
+ * class k steps with eta w_k (mean weight 1) is one in which all step with eta on the objectives w_k f^i. Smoothness
+ * becomes max(w) L, noise, bias and heterogeneity of class k scale with w_k, and f is unchanged if the classes are
+ * balanced (docs/theory.md 3.10).
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ hdo_theory_est hdo__class_kind(const hdo_estimator *s, bool *covered) {
 static hdo_est_const coordinates(const hdo_estimator *s, const hdo_constants *k, double nu) {
     double d = (double)k->d, m = s->coords > 0 && (double)s->coords < d ? (double)s->coords : d;
     double off = (nu * k->L_F.value / 2.0 + 2.0 * k->df.value / nu) * sqrt(d), thin = d / m - 1.0;
-    return (hdo_est_const){.omega = 2.0 * thin, .rho = 1.0 + 2.0 * thin, .kappa = 2.0 * thin * off * off, .b = off,
-                           .b_f = HUGE_VAL};
+    return (hdo_est_const){
+        .omega = 2.0 * thin, .rho = 1.0 + 2.0 * thin, .kappa = 2.0 * thin * off * off, .b = off, .b_f = HUGE_VAL};
 }
 
 hdo_est_const hdo__class_est(const hdo_estimator *s, const hdo_constants *k, double eta, double *nu) {
@@ -39,8 +39,8 @@ hdo_est_const hdo__class_est(const hdo_estimator *s, const hdo_constants *k, dou
     p.quad = k->quad;
     if (p.kind == HDO_THEORY_FM && s->directions == HDO_DIRECTIONS_PER_TENSOR) p.d_max = k->d_max;
     hdo_est_const c = hdo_theory_est_const(&p);
-    /* Signs instead of Gaussians: |u|^2 = d exactly, smaller moments, but the mean is no smoothed gradient. The remainder
-     * is at most nu L d/2, and E|u.v| <= 1. */
+    /* Signs instead of Gaussians: |u|^2 = d exactly, smaller moments, but the mean is no smoothed gradient. The
+     * remainder is at most nu L d/2, and E|u.v| <= 1. */
     if (s->distribution == HDO_DIST_RADEMACHER && s->ops->difference && !k->quad) {
         c.b = *nu * p.L * (double)k->d / 2.0 + 2.0 * p.df / *nu;
         c.b_f = HUGE_VAL;
@@ -48,8 +48,11 @@ hdo_est_const hdo__class_est(const hdo_estimator *s, const hdo_constants *k, dou
     return c;
 }
 
-/* Everything equal: mode U where the Hessians agree. Unequal steps turn w_k f^i into objectives that no longer agree. */
-hdo_theory_mode hdo__study_mode(const hdo_constants *k) { return k->same_hessian ? HDO_THEORY_MODE_U : HDO_THEORY_MODE_O; }
+/* Everything equal: mode U where the Hessians agree. Unequal steps turn w_k f^i into objectives that no longer agree.
+ */
+hdo_theory_mode hdo__study_mode(const hdo_constants *k) {
+    return k->same_hessian ? HDO_THEORY_MODE_U : HDO_THEORY_MODE_O;
+}
 
 hdo_theory_problem hdo__study_problem(const hdo_pop_spec *p, const hdo_constants *k, const hdo_mix_const *mix,
                                       hdo_theory_mode mode, double *eta_mean) {
@@ -153,7 +156,8 @@ static void strongly_convex(const hdo_study *s, hdo_assessment *a, const hdo_pop
     a->sc = hdo__study_problem(p, k, &a->mix, hdo__study_mode(k), &a->eta);
     a->theta = a->mix.tf * a->eta;
     a->sc_known = covered && k->convex && k->ell.value > 0.0 && isfinite(k->L.value) && isfinite(k->a_0.value) &&
-                  isfinite(a->sc.pop.z2) && isfinite(a->sc.pop.V0) && hdo_theory_problem_check(&a->sc, true, NULL) == HDO_OK;
+                  isfinite(a->sc.pop.z2) && isfinite(a->sc.pop.V0) &&
+                  hdo_theory_problem_check(&a->sc, true, NULL) == HDO_OK;
     a->a_T = a->Gamma_T = a->MG_T = a->sc_best = HUGE_VAL;
     a->MG_scale = 1.0;
     if (!a->sc_known) return;
@@ -205,8 +209,13 @@ static void non_convex(const hdo_study *s, hdo_assessment *a, const hdo_pop_spec
 
 /* The published statement knows two groups: root mean squares over the classes of each. */
 static void published(hdo_assessment *a) {
-    hdo_paper_params p = {.n0 = a->n0, .n1 = a->n1, .d = a->constants.d, .L = a->constants.L.value,
-                          .ell = a->constants.ell.value, .a_0 = a->constants.a_0.value, .c = sqrt((double)a->constants.d)};
+    hdo_paper_params p = {.n0 = a->n0,
+                          .n1 = a->n1,
+                          .d = a->constants.d,
+                          .L = a->constants.L.value,
+                          .ell = a->constants.ell.value,
+                          .a_0 = a->constants.a_0.value,
+                          .c = sqrt((double)a->constants.d)};
     double s[2] = {0, 0}, z[2] = {0, 0};
     for (int k = 0; k < a->n_classes; k++) {
         const hdo_assess_class *c = &a->cls[k];

@@ -5,8 +5,8 @@
  * seeds minus four standard errors with the bound: one round after the start the bound is tight to a fraction of a per
  * cent, so plain means would fail by chance (docs/theory.md 5.2).
  *
- * Seeds run side by side, one thread each; every seed fills its own rows and sums are taken in seed order, so figures do
- * not depend on the number of threads.
+ * Seeds run side by side, one thread each; every seed fills its own rows and sums are taken in seed order, so figures
+ * do not depend on the number of threads.
  */
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ typedef struct trial {
     int64_t seed, every; /* |grad f|^2 is taken every so many rounds */
     double rate;         /* of the weights of y; < 0: no y */
     bool threads;
-    double *out;         /* (HDO_QUANTITIES, n_points); NaN where not measured */
+    double *out; /* (HDO_QUANTITIES, n_points); NaN where not measured */
     bool diverged;
     hdo_status st;
     hdo_error e;
@@ -65,7 +65,9 @@ static double mean_model(const hdo_run *r, double *mu) {
     return sum / (double)r->rows.count;
 }
 
-static void put(const trial *t, hdo_quantity q, int point, double v) { t->out[(int)q * t->c->n_points + point] = v; }
+static void put(const trial *t, hdo_quantity q, int point, double v) {
+    t->out[(int)q * t->c->n_points + point] = v;
+}
 
 /* What is known before round t + 1, at the models of time t. */
 static hdo_status look(trial *t, walker *w, int64_t now, int point, double gamma) {
@@ -155,7 +157,8 @@ static void trial_task(void *ctx, int task, hdo_work *w) {
 static void fill_bounds(hdo_comparison *c) {
     const hdo_assessment *a = &c->assessment;
     const hdo_constants *k = &a->constants;
-    /* The start may differ from seed to seed. Bounds are concave in a_0 and F, so the mean start serves for the mean. */
+    /* The start may differ from seed to seed. Bounds are concave in a_0 and F, so the mean start serves for the mean.
+     */
     double a_0 = fmax(k->a_0.value, c->mean[HDO_Q_DISTANCE][0]), F = fmax(k->F.value, c->mean[HDO_Q_VALUE][0]);
     hdo_sc_iter it;
     if (a->sc_known) hdo_theory_sc_iter_init(&it, &a->sys, a_0, k->Gamma_0.value);
@@ -253,8 +256,13 @@ hdo_status hdo_study_compare(hdo_study *s, int seeds, hdo_comparison *out, hdo_e
     int64_t T = s->config.steps, every = cheap ? 1 : (T + GRADS - 1) / GRADS;
     double rate = c->assessment.sc_known && c->assessment.fy.ok ? c->assessment.fy.rate : -1.0;
     for (int k = 0; k < seeds; k++) {
-        trials[k] = (trial){.s = s, .c = c, .seed = s->config.seed + k, .every = every > 0 ? every : 1, .rate = rate,
-                            .threads = !cheap, .out = raw + (size_t)k * cells};
+        trials[k] = (trial){.s = s,
+                            .c = c,
+                            .seed = s->config.seed + k,
+                            .every = every > 0 ? every : 1,
+                            .rate = rate,
+                            .threads = !cheap,
+                            .out = raw + (size_t)k * cells};
     }
     hdo_team team;
     int width = cheap ? s->run->team.threads : 1;

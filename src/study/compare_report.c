@@ -8,10 +8,14 @@
 #include "study/study_internal.h"
 
 static const char *const names[] = {"distance", "gamma", "mg", "value", "grad", "gamma-mean"};
-static const char *const titles[] = {"|mu_t - x*|^2",    "consensus distance Gamma_t", "second moment M_t^G",
-                                     "f(y_t) - f*",      "mean of |grad f(mu)|^2 up to t", "mean of Gamma up to t"};
-const char *hdo_quantity_name(hdo_quantity q) { return names[q]; }
-const char *hdo_quantity_title(hdo_quantity q) { return titles[q]; }
+static const char *const titles[] = {"|mu_t - x*|^2", "consensus distance Gamma_t",     "second moment M_t^G",
+                                     "f(y_t) - f*",   "mean of |grad f(mu)|^2 up to t", "mean of Gamma up to t"};
+const char *hdo_quantity_name(hdo_quantity q) {
+    return names[q];
+}
+const char *hdo_quantity_title(hdo_quantity q) {
+    return titles[q];
+}
 
 /* ---- figures ---- */
 
@@ -24,14 +28,22 @@ hdo_status hdo_comparison_figures(const hdo_comparison *c, const char *base, uns
     for (int q = 0; q < HDO_QUANTITIES && st == HDO_OK; q++) {
         if (!c->verdict[q].measured) continue;
         int from = c->n_points > 1 ? 1 : 0; /* t = 0 has no logarithm */
-        hdo_curve curve[2] = {{.n_runs = c->seeds, .n_points = c->n_points - from, .x = x + from, .mean = c->mean[q] + from,
-                               .se = c->se[q] + from},
-                              {.n_runs = 1, .n_points = c->n_points - from, .x = x + from, .mean = c->bound[q] + from,
-                               .se = zero}};
+        hdo_curve curve[2] = {
+            {.n_runs = c->seeds,
+             .n_points = c->n_points - from,
+             .x = x + from,
+             .mean = c->mean[q] + from,
+             .se = c->se[q] + from},
+            {.n_runs = 1, .n_points = c->n_points - from, .x = x + from, .mean = c->bound[q] + from, .se = zero}};
         snprintf(curve[0].label, sizeof curve[0].label, "measured (%d seeds)", c->seeds);
         snprintf(curve[1].label, sizeof curve[1].label, c->verdict[q].holds ? "bound" : "bound (assumptions fail)");
-        hdo_figure f = {.title = titles[q], .x_label = "round t", .y_label = titles[q], .log_x = true, .log_y = true,
-                        .curves = curve, .n_curves = c->verdict[q].bounded ? 2 : 1};
+        hdo_figure f = {.title = titles[q],
+                        .x_label = "round t",
+                        .y_label = titles[q],
+                        .log_x = true,
+                        .log_y = true,
+                        .curves = curve,
+                        .n_curves = c->verdict[q].bounded ? 2 : 1};
         char name[HDO_PATH_MAX];
         snprintf(name, sizeof name, "%s-%s", base, names[q]);
         st = hdo_figure_write(&f, name, formats, e);

@@ -79,7 +79,8 @@ hdo_status hdo_study_create(hdo_study **out, const hdo_config *c, const hdo_stud
     if (st == HDO_OK) {
         const hdo_objective *f = s->run->objective;
         s->k.d = f->d;
-        for (int i = 0; i < f->n_tensors; i++) s->k.d_max = f->tensors[i].len > s->k.d_max ? f->tensors[i].len : s->k.d_max;
+        for (int i = 0; i < f->n_tensors; i++)
+            s->k.d_max = f->tensors[i].len > s->k.d_max ? f->tensors[i].len : s->k.d_max;
         unknown(&s->k);
         s->k.balanced = is_balanced(s->run);
         s->k.convex = hdo__is_softmax_regression(c);
@@ -100,4 +101,6 @@ void hdo_study_destroy(hdo_study *s) {
     hdo__free(s);
 }
 
-hdo_constants *hdo_study_constants(hdo_study *s) { return &s->k; }
+hdo_constants *hdo_study_constants(hdo_study *s) {
+    return &s->k;
+}

@@ -67,7 +67,8 @@ hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t
         alpha[m] = dot(n, v, w);
         for (size_t i = 0; i < n; i++) w[i] -= alpha[m] * v[i] + (m > 0 ? beta[m - 1] * old[i] : 0.0);
         beta[m] = sqrt(dot(n, w, w));
-        if (!isfinite(alpha[m]) || !(beta[m] > 1e-12 * fabs(alpha[0]))) { /* an invariant subspace: nothing more to find */
+        if (!isfinite(alpha[m]) ||
+            !(beta[m] > 1e-12 * fabs(alpha[0]))) { /* an invariant subspace: nothing more to find */
             m++;
             break;
         }

@@ -27,7 +27,7 @@ typedef struct gram {
     int node;
     int64_t count;
     size_t p;
-    float *rows;   /* (count or ROWS, p) */
+    float *rows; /* (count or ROWS, p) */
     int32_t *label;
     bool cached;
 } gram;
@@ -79,7 +79,8 @@ static void load(gram *g, size_t have, double *norm2) {
         const float *rows = fetch(g, first, n);
         for (int k = 0; k < n; k++) {
             double s = 1.0;
-            for (size_t j = 0; j < g->p; j++) s += (double)rows[(size_t)k * g->p + j] * (double)rows[(size_t)k * g->p + j];
+            for (size_t j = 0; j < g->p; j++)
+                s += (double)rows[(size_t)k * g->p + j] * (double)rows[(size_t)k * g->p + j];
             most = fmax(most, s);
         }
         g->rows = base;

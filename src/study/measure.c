@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Measuring the constants of a problem that has data, docs/theory.md 7. Points: the start, the middle and the end of a
- * short probe run, and the minimiser where there is one. Noise and heterogeneity are exact at a point (linear models) or
- * sampled (networks); the largest value over the points is kept. Whatever is taken from finitely many points is labelled
- * measured: it is a lower estimate of a supremum.
+ * short probe run, and the minimiser where there is one. Noise and heterogeneity are exact at a point (linear models)
+ * or sampled (networks); the largest value over the points is kept. Whatever is taken from finitely many points is
+ * labelled measured: it is a lower estimate of a supremum.
  */
 #include <math.h>
 #include <string.h>
@@ -168,7 +168,8 @@ static hdo_status curvature(hdo_study *s, hdo_oracle *o, const double *x, hdo_er
     double len = 0.0, low, high;
     for (size_t j = 0; j < d; j++) len += x[j] * x[j];
     int most = 0;
-    for (int k = 0; k < s->run->n_classes; k++) most = s->run->classes[k].batch > most ? s->run->classes[k].batch : most;
+    for (int k = 0; k < s->run->n_classes; k++)
+        most = s->run->classes[k].batch > most ? s->run->classes[k].batch : most;
     hessian c = {.o = o, .x = x, .h = 3e-3 * fmax(sqrt(len), 1e-2 * sqrt((double)d)), .node = -1};
     c.y = hdo__alloc(2 * d * sizeof(double));
     c.idx = hdo__alloc((size_t)most * sizeof(int64_t));
@@ -303,7 +304,8 @@ hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_e
         s->k.F = (hdo_constant){f0, m.samples > 0 ? HDO_MEASURED : HDO_CERTIFIED};
     }
     bool differences = false;
-    for (int k = 0; k < s->run->n_classes; k++) differences = differences || s->run->classes[k].estimator.ops->difference;
+    for (int k = 0; k < s->run->n_classes; k++)
+        differences = differences || s->run->classes[k].estimator.ops->difference;
     if (st == HDO_OK && differences) st = rounding(s, e);
     if (st == HDO_OK && s->k.L_F.value < s->k.L.value) s->k.L_F.value = s->k.L.value;
     for (int i = 0; i < p.n; i++) hdo__free(p.x[i]);

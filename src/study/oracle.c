@@ -53,8 +53,8 @@ static void set_row(hdo_oracle *o, const double *x) {
 }
 
 /* One chunk at o->row; g into o->g. */
-static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n, int64_t number, bool noisy, double *loss,
-                             hdo_error *e) {
+static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n, int64_t number, bool noisy,
+                             double *loss, hdo_error *e) {
     hdo_run *r = o->run;
     const hdo_objective *f = r->objective;
     hdo_work w = {&o->team.arena[0], &o->team};
@@ -104,7 +104,8 @@ hdo_status hdo__oracle_grad(hdo_oracle *o, int node, const double *x, double *g,
     bool equal = r->train == NULL || r->config.data.split.id == HDO_SPLIT_SHARED || o->samples > 0;
     bool partition = r->config.data.split.id == HDO_SPLIT_COPIES || r->config.data.split.id == HDO_SPLIT_SHARDS;
     for (int i = 0; i < r->rows.count && partition && !equal; i++) {
-        partition = hdo__shard_count(r->shards, i) == hdo__shard_count(r->shards, r->classes[hdo__class_of(r, i)].first);
+        partition =
+            hdo__shard_count(r->shards, i) == hdo__shard_count(r->shards, r->classes[hdo__class_of(r, i)].first);
     }
     equal = equal || partition;
     int first = node, last = node + 1;

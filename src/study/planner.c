@@ -17,8 +17,8 @@ typedef struct desk { /* what the search reads */
     const hdo_fleet *f;
     const hdo_constants *k;
     const hdo_run *run;
-    hdo_estimator est; /* of the zeroth-order class */
-    int fo, zo;        /* class numbers */
+    hdo_estimator est;            /* of the zeroth-order class */
+    int fo, zo;                   /* class numbers */
     double sigma[2], varsigma[2]; /* first order, zeroth order */
     bool convex, pairs;
     double exchange_s;
@@ -53,7 +53,8 @@ static double evaluate(const desk *q, hdo_plan_option *o, double eta, double rat
     hdo_mix_const mix = n == 1 ? hdo_theory_mix_const(HDO_THEORY_GOSSIP, 1, 0.0)
                                : hdo_theory_mix_const(q->pairs ? HDO_THEORY_PAIR : HDO_THEORY_MATCH, n, 0.0);
     hdo_pop_spec p = {2, count, zo, est, step, q->sigma, q->varsigma};
-    hdo_theory_problem pr = hdo__study_problem(&p, q->k, &mix, q->convex ? hdo__study_mode(q->k) : HDO_THEORY_MODE_U, &mean);
+    hdo_theory_problem pr =
+        hdo__study_problem(&p, q->k, &mix, q->convex ? hdo__study_mode(q->k) : HDO_THEORY_MODE_U, &mean);
     double value = HUGE_VAL, start = 0.0;
     if (q->convex) {
         hdo_sys_coef y = hdo_theory_sys_coef(&pr, mean);
@@ -70,7 +71,8 @@ static double evaluate(const desk *q, hdo_plan_option *o, double eta, double rat
         o->eta1 = step[0];
         o->eta0 = o->n0 > 0 ? step[1] : 0.0;
         o->nu = o->n0 > 0 && s.ops->difference ? nu : 0.0;
-        o->a0 = o->n0 > 0 ? hdo_theory_node_noise(&est[1], q->sigma[1], q->varsigma[1], q->k->balanced ? 2.0 : 3.0) : 0.0;
+        o->a0 =
+            o->n0 > 0 ? hdo_theory_node_noise(&est[1], q->sigma[1], q->varsigma[1], q->k->balanced ? 2.0 : 3.0) : 0.0;
     }
     return value;
 }
@@ -176,11 +178,13 @@ static hdo_status simulate(const desk *q, const hdo_config *c, hdo_fleet_plan *p
                            hdo_error *e) {
     hdo_plan_sim *s = &p->sim;
     double most = fmax(p->without.T, p->best.T), cap = (double)p->fleet.sim_steps;
-    if (p->fleet.sim_seeds <= 0 || p->best.rv == 0 || !isfinite(p->best.bound) || !isfinite(p->without.bound)) return HDO_OK;
+    if (p->fleet.sim_seeds <= 0 || p->best.rv == 0 || !isfinite(p->best.bound) || !isfinite(p->without.bound))
+        return HDO_OK;
     s->seeds = p->fleet.sim_seeds;
     s->scale = most > cap ? cap / most : 1.0;
     double seconds = p->fleet.time * s->scale;
-    hdo_plan_option a = option(q, 0, 1, seconds, false), b = option(q, p->best.n0, p->best.rv, seconds, p->best.eta0 != p->best.eta1);
+    hdo_plan_option a = option(q, 0, 1, seconds, false),
+                    b = option(q, p->best.n0, p->best.rv, seconds, p->best.eta0 != p->best.eta1);
     if (!isfinite(a.bound) || !isfinite(b.bound)) return HDO_OK;
     s->steps_without = a.T;
     s->steps_with = b.T;
@@ -198,12 +202,15 @@ static hdo_status simulate(const desk *q, const hdo_config *c, hdo_fleet_plan *p
 static void explain(const desk *q, hdo_fleet_plan *p) {
     const hdo_plan_option *b = &p->best, *w = &p->without;
     if (!p->memory_ok) {
-        snprintf(p->reason, sizeof p->reason, "a zeroth-order node needs %.3g MB for its model, the partner's and its "
-                 "directions, and has %.3g MB", p->memory_needed / 1e6, p->fleet.memory / 1e6);
+        snprintf(p->reason, sizeof p->reason,
+                 "a zeroth-order node needs %.3g MB for its model, the partner's and its "
+                 "directions, and has %.3g MB",
+                 p->memory_needed / 1e6, p->fleet.memory / 1e6);
         return;
     }
     if (b->rv == 0 || !isfinite(b->bound)) {
-        snprintf(p->reason, sizeof p->reason, "there is no bound with zeroth-order nodes: too few rounds fit into the time, "
+        snprintf(p->reason, sizeof p->reason,
+                 "there is no bound with zeroth-order nodes: too few rounds fit into the time, "
                  "or a constant is unknown");
         return;
     }
@@ -213,12 +220,14 @@ static void explain(const desk *q, hdo_fleet_plan *p) {
     if (p->worth) {
         snprintf(p->reason, sizeof p->reason,
                  "%d more nodes share the noise: one of them has %.3g times the noise of a first-order node (%s %.3g, "
-                 "docs/theory.md 3.8), a round takes %.3g times as long, and %s", b->n0, ratio,
-                 ratio < limit ? "below the break-even" : "above the break-even of equal steps,", limit, slower, what);
+                 "docs/theory.md 3.8), a round takes %.3g times as long, and %s",
+                 b->n0, ratio, ratio < limit ? "below the break-even" : "above the break-even of equal steps,", limit,
+                 slower, what);
     } else {
         snprintf(p->reason, sizeof p->reason,
                  "even the best choice, %d nodes with rv = %d, has %.3g times the noise of a first-order node each "
-                 "(break-even %.3g) and rounds %.3g times as long; %s", b->n0, b->rv, ratio, limit, slower, what);
+                 "(break-even %.3g) and rounds %.3g times as long; %s",
+                 b->n0, b->rv, ratio, limit, slower, what);
     }
 }
 
@@ -248,7 +257,8 @@ static hdo_status two_classes(hdo_config *c, desk *q, hdo_error *e) {
     }
     for (int k = 0; k < c->n_classes; k++) {
         c->population[k].count = k == q->fo ? q->f->fo : k == q->zo ? q->f->zo : 0;
-        c->population[k].lr = c->population[k].lr.id == HDO_NUMBER ? c->population[k].lr : (hdo_choice){HDO_NUMBER, 0.01};
+        c->population[k].lr =
+            c->population[k].lr.id == HDO_NUMBER ? c->population[k].lr : (hdo_choice){HDO_NUMBER, 0.01};
         c->population[k].momentum = c->population[k].weight_decay = 0.0;
         c->population[k].schedule.id = HDO_SCHEDULE_CONSTANT;
     }
@@ -261,8 +271,10 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     if (hooks == NULL) hooks = &none;
     memset(p, 0, sizeof *p);
     if (fleet->fo < 1 || fleet->zo < 1) {
-        return hdo__fail(e, HDO_E_CONFIG, "a fleet needs at least one first-order node and one zeroth-order candidate, but has "
-                                          "%d and %d", fleet->fo, fleet->zo);
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "a fleet needs at least one first-order node and one zeroth-order candidate, but has "
+                         "%d and %d",
+                         fleet->fo, fleet->zo);
     }
     p->fleet = *fleet;
     desk q = {.f = &p->fleet, .k = &p->constants};
@@ -299,7 +311,8 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     q.exchange_s = p->fleet.latency + (p->fleet.bandwidth > 0.0 ? bytes / p->fleet.bandwidth : 0.0);
     p->memory_needed = 3.0 * bytes;
     p->memory_ok = !(p->fleet.memory > 0.0) || p->fleet.memory >= p->memory_needed;
-    if (!(p->fleet.time > 0.0)) p->fleet.time = (double)c->steps * round_seconds(&q, 0, 1) / (q.pairs ? p->fleet.fo / 2.0 : 1.0);
+    if (!(p->fleet.time > 0.0))
+        p->fleet.time = (double)c->steps * round_seconds(&q, 0, 1) / (q.pairs ? p->fleet.fo / 2.0 : 1.0);
     p->a1 = q.sigma[0] * q.sigma[0];
     search(&q, p);
     p->threshold = 2.0 + (double)p->best.n0 / (double)p->fleet.fo;

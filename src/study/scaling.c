@@ -142,12 +142,16 @@ static void fit(hdo_law *w, double noise_floor) {
 
 /* ---- the laws ---- */
 
-/* At equal parallel time P = T/n the published step makes the error ln(T)/n: half the nodes forward mode, d n0 = O(n). */
+/* At equal parallel time P = T/n the published step makes the error ln(T)/n: half the nodes forward mode, d n0 = O(n).
+ */
 static hdo_status law_convex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "speedup-convex",
                    .statement = "strongly convex: error at equal parallel time falls as ln(T)/n",
-                   .x_label = "nodes n", .y_label = "(f(mu) - f*) / ln T at equal parallel time",
-                   .expected = -1.0, .tolerance = 0.1, .seeds = l->seeds};
+                   .x_label = "nodes n",
+                   .y_label = "(f(mu) - f*) / ln T at equal parallel time",
+                   .expected = -1.0,
+                   .tolerance = 0.1,
+                   .seeds = l->seeds};
     const double P = 400.0;
     hdo_config c;
     hdo_status st = HDO_OK;
@@ -168,8 +172,11 @@ static hdo_status law_convex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
 static hdo_status law_nonconvex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "speedup-nonconvex",
                    .statement = "non-convex step: mean squared gradient at equal parallel time falls as 1/sqrt(n)",
-                   .x_label = "nodes n", .y_label = "mean |grad f(mu)|^2 at equal parallel time",
-                   .expected = -0.5, .tolerance = 0.1, .seeds = l->seeds};
+                   .x_label = "nodes n",
+                   .y_label = "mean |grad f(mu)|^2 at equal parallel time",
+                   .expected = -0.5,
+                   .tolerance = 0.1,
+                   .seeds = l->seeds};
     const double P = 400.0, d = 16.0;
     hdo_config c;
     hdo_status st = HDO_OK;
@@ -186,8 +193,8 @@ static hdo_status law_nonconvex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
 }
 
 /* Noise of a population over that of first-order nodes only, minus one: n0 (d+1) / (rv n). */
-static hdo_status excess(lab *l, bool quick, int d, int n, int n0, int rv, int64_t T, double base, double base_se, double *y,
-                         double *se, hdo_error *e) {
+static hdo_status excess(lab *l, bool quick, int d, int n, int n0, int rv, int64_t T, double base, double base_se,
+                         double *y, double *se, hdo_error *e) {
     hdo_config c;
     double m, s;
     problem(&c, d, n - n0, n0, rv, quick ? 0.05 : 0.02, "matching", T);
@@ -200,8 +207,11 @@ static hdo_status excess(lab *l, bool quick, int d, int n, int n0, int rv, int64
 static hdo_status law_threshold(lab *l, bool quick, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "threshold",
                    .statement = "extra noise of n0 zeroth-order nodes is n0 (d+1)/n: free as long as d n0 = O(n)",
-                   .x_label = "n0 (d+1) / n", .y_label = "noise / noise of first-order nodes, minus 1",
-                   .expected = 1.0, .tolerance = 0.1, .seeds = l->seeds};
+                   .x_label = "n0 (d+1) / n",
+                   .y_label = "noise / noise of first-order nodes, minus 1",
+                   .expected = 1.0,
+                   .tolerance = 0.1,
+                   .seeds = l->seeds};
     const int64_t T = quick ? 1500 : 4000;
     hdo_config c;
     double base, base_se;
@@ -227,8 +237,11 @@ static hdo_status law_threshold(lab *l, bool quick, hdo_law *w, hdo_error *e) {
 static hdo_status law_directions(lab *l, bool quick, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "directions",
                    .statement = "extra noise of zeroth-order nodes falls as 1/rv",
-                   .x_label = "directions rv", .y_label = "noise / noise of first-order nodes, minus 1",
-                   .expected = -1.0, .tolerance = 0.1, .seeds = l->seeds};
+                   .x_label = "directions rv",
+                   .y_label = "noise / noise of first-order nodes, minus 1",
+                   .expected = -1.0,
+                   .tolerance = 0.1,
+                   .seeds = l->seeds};
     const int64_t T = quick ? 1500 : 4000;
     hdo_config c;
     double base, base_se;
@@ -248,7 +261,7 @@ hdo_status hdo_scaling_run(bool quick, int threads, const hdo_study_hooks *hooks
     static const hdo_study_hooks none = {0};
     lab l = {.seeds = quick ? 8 : 32, .total = quick ? 24 : 34, .hooks = hooks != NULL ? hooks : &none};
     hdo_status (*const laws[HDO_LAWS])(lab *, bool, hdo_law *, hdo_error *) = {law_convex, law_nonconvex, law_threshold,
-                                                                              law_directions};
+                                                                               law_directions};
     hdo_status st = hdo__team_init(&l.team, threads > 0 ? threads : hdo__cpu_count(), 64);
     l.jobs = calloc(SEEDS_MAX, sizeof *l.jobs);
     if (st != HDO_OK || l.jobs == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the experiments");
@@ -268,8 +281,13 @@ hdo_status hdo_scaling_figures(const hdo_law *law, int n, const char *base, unsi
                               {.n_runs = 1, .n_points = w.n_points, .x = w.x, .mean = w.predicted, .se = zero}};
         snprintf(curve[0].label, sizeof curve[0].label, "measured: exponent %.3f +- %.3f", w.exponent, w.exponent_se);
         snprintf(curve[1].label, sizeof curve[1].label, "theory: exponent %g", w.expected);
-        hdo_figure f = {.title = w.statement, .x_label = w.x_label, .y_label = w.y_label, .log_x = true, .log_y = true,
-                        .curves = curve, .n_curves = 2};
+        hdo_figure f = {.title = w.statement,
+                        .x_label = w.x_label,
+                        .y_label = w.y_label,
+                        .log_x = true,
+                        .log_y = true,
+                        .curves = curve,
+                        .n_curves = 2};
         char name[HDO_PATH_MAX];
         snprintf(name, sizeof name, "%s-%s", base, w.name);
         st = hdo_figure_write(&f, name, formats, e);

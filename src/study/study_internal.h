@@ -31,11 +31,11 @@ hdo_status hdo__study_tick(const hdo_study_hooks *h, const char *what, int64_t d
 
 typedef struct hdo_oracle {
     hdo_run *run;
-    hdo_team team;     /* one arena, large enough for a chunk; the objective spreads inside */
-    int chunk;         /* samples at once */
-    int64_t samples;   /* most samples of a shard; 0: all */
-    float *row, *g;    /* (d + n_buf) model with buffers; gradient of a chunk */
-    double *sum;       /* (d) */
+    hdo_team team;   /* one arena, large enough for a chunk; the objective spreads inside */
+    int chunk;       /* samples at once */
+    int64_t samples; /* most samples of a shard; 0: all */
+    float *row, *g;  /* (d + n_buf) model with buffers; gradient of a chunk */
+    double *sum;     /* (d) */
 } hdo_oracle;
 
 hdo_status hdo__oracle_init(hdo_oracle *o, hdo_run *r, int64_t samples, hdo_error *e);
@@ -59,9 +59,9 @@ typedef hdo_status (*hdo_matvec)(void *ctx, const double *x, double *y, hdo_erro
 /* Extreme Ritz values of a symmetric operator after at most `steps` products from a random start. */
 hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t seed, double *lowest, double *highest,
                         hdo_error *e);
-/* Relative error of the largest Ritz value of a positive semidefinite operator that is exceeded with probability at most
- * `fail`. Kuczynski and Wozniakowski, "Estimating the largest eigenvalue by the power and Lanczos algorithms with a
- * random start" (1992), theorem 3.2: P <= 1.648 sqrt(n) exp(-sqrt(err) (2 steps - 1)). */
+/* Relative error of the largest Ritz value of a positive semidefinite operator that is exceeded with probability at
+ * most `fail`. Kuczynski and Wozniakowski, "Estimating the largest eigenvalue by the power and Lanczos algorithms with
+ * a random start" (1992), theorem 3.2: P <= 1.648 sqrt(n) exp(-sqrt(err) (2 steps - 1)). */
 double hdo__lanczos_error(size_t n, int steps, double fail);
 
 /* ---- linear.c: softmax regression ---- */

@@ -93,6 +93,12 @@ const char *hdo__spectrum_how_name(hdo_spectrum_how how); /* "closed form", "num
 void hdo__spectrum_text(const hdo_mixer *m, const hdo_spectrum *s, char *buf, size_t cap);
 
 /* ---- between the files of this folder ---- */
+#if defined(__GNUC__)
+#define HDO_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define HDO_PREFETCH(address) ((void)(address))
+#endif
+
 extern const hdo_mixer_ops hdo__mixer_graph;
 int hdo__match_all(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *order);
 int hdo__match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch);

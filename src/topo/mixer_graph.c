@@ -28,27 +28,34 @@ static hdo_stream step_stream(const hdo_mixer *m, int64_t t) {
 
 /* Fisher-Yates over the edges, accepting as it goes. Position k takes a uniform number below left = edges - k from 64
  * bits by multiplication (high word of bits x left); it is off from uniform by less than left / 2^64 < 2^-38. The bits
- * are made a slice at a time, which is several times faster than one address at a time. */
+ * are made a slice at a time, which is several times faster than one address at a time, and the memory a slice will
+ * touch is asked for ahead: with millions of edges every access misses the caches. */
 int hdo__graph_match(const hdo_graph *g, hdo_stream s, uint32_t *scratch) {
-    enum { SLICE = 256 };
-    uint32_t bits[2 * SLICE], n_edges = (uint32_t)g->n_edges;
+    enum { SLICE = 128 };
+    uint32_t bits[2 * SLICE], pick[SLICE], n_edges = (uint32_t)g->n_edges;
     uint32_t *order = scratch;
     uint8_t *busy = (uint8_t *)(scratch + g->n_edges);
     int found = 0;
     memset(busy, 0, (size_t)g->n);
     for (uint32_t k = 0; k < n_edges; k++) order[k] = k;
-    for (uint32_t k = 0; k < n_edges && 2 * found + 1 < g->n; k++) {
-        uint32_t in = k % SLICE, left = n_edges - k;
-        if (in == 0) hdo__rng_bits(s, 2 * (uint64_t)k, 2 * (size_t)(left < SLICE ? left : SLICE), bits);
-        /* (hi 2^32 + lo) left / 2^64; left < 2^32, so nothing overflows */
-        uint64_t low = (uint64_t)bits[2 * in] * left >> 32;
-        uint32_t pick = k + (uint32_t)(((uint64_t)bits[2 * in + 1] * left + low) >> 32);
-        uint32_t edge = order[pick];
-        order[pick] = order[k];
-        hdo_pair p = g->edges[edge];
-        if (busy[p.a] | busy[p.b]) continue;
-        busy[p.a] = busy[p.b] = 1;
-        order[found++] = edge; /* found <= k: places that were drawn already */
+    for (uint32_t start = 0; start < n_edges && 2 * found + 1 < g->n; start += SLICE) {
+        uint32_t count = n_edges - start < SLICE ? n_edges - start : SLICE;
+        hdo__rng_bits(s, 2 * (uint64_t)start, 2 * (size_t)count, bits);
+        for (uint32_t i = 0; i < count; i++) { /* (hi 2^32 + lo) left / 2^64; left < 2^32, so nothing overflows */
+            uint32_t left = n_edges - start - i;
+            uint64_t low = (uint64_t)bits[2 * i] * left >> 32;
+            pick[i] = start + i + (uint32_t)(((uint64_t)bits[2 * i + 1] * left + low) >> 32);
+            HDO_PREFETCH(&order[pick[i]]);
+        }
+        for (uint32_t i = 0; i < count; i++) HDO_PREFETCH(&g->edges[order[pick[i]]]); /* but for swaps in the slice */
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t edge = order[pick[i]];
+            order[pick[i]] = order[start + i];
+            hdo_pair p = g->edges[edge];
+            if (busy[p.a] | busy[p.b]) continue;
+            busy[p.a] = busy[p.b] = 1;
+            order[found++] = edge; /* found <= start + i: places that were drawn already */
+        }
     }
     return found;
 }

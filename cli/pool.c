@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 — a process for each run: starting them, hearing from them, time left. */
+#include "pool.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORKERS_MAX = 256, POLL_MS = 200 };
+#define TELL_S 0.5 /* a process tells its step this often */
+
+typedef struct message { /* below PIPE_BUF bytes: arrives whole */
+    int64_t step, total;
+    bool last;
+    hdo_stop why;
+    hdo_row row;
+} message;
+
+typedef struct worker {
+    pid_t pid; /* 0: free */
+    int fd, job;
+    double share, start_s; /* part of its job that is done */
+} worker;
+
+typedef struct state {
+    const cli_pool *p;
+    cli_job *jobs;
+    int n, next, busy, ended, slots, threads, code;
+    double cost, done_cost, start_s, shown_s;
+    bool tty, live;
+    worker w[WORKERS_MAX];
+} state;
+
+bool cli_seed_range(const char *text, int64_t *first, int64_t *last) {
+    char head[32];
+    const char *dash = strchr(text, '-');
+    size_t len = dash != NULL ? (size_t)(dash - text) : strlen(text);
+    if (len == 0 || len >= sizeof head) return false;
+    memcpy(head, text, len);
+    head[len] = '\0';
+    return cli_int(head, 0, INT64_MAX, first) && cli_int(dash != NULL ? dash + 1 : head, *first, INT64_MAX, last) &&
+           *last - *first < 100000;
+}
+
+void cli_join(int argc, char **argv, char *buf, size_t cap) {
+    size_t len = (size_t)snprintf(buf, cap, "hdo");
+    for (int i = 0; i < argc && len + 1 < cap; i++) len += (size_t)snprintf(buf + len, cap - len, " %s", argv[i]);
+}
+
+hdo_status cli_drive(hdo_run *r, int64_t until, void (*step)(void *ctx, const hdo_run *r), void *ctx, hdo_stop *why,
+                     hdo_error *e) {
+    hdo_status st = HDO_OK;
+    *why = HDO_RUNNING;
+    while (*why == HDO_RUNNING && st == HDO_OK && (until == 0 || hdo_run_step(r) < until)) {
+        st = hdo_run_advance(r, 1, why, e);
+        if (step != NULL) step(ctx, r);
+    }
+    return st;
+}
+
+/* ---- in the process of a job ---- */
+
+typedef struct teller {
+    int fd;
+    int64_t until;
+    double last_s;
+} teller;
+
+static void on_log(void *ctx, hdo_log_level level, const char *text) {
+    (void)ctx;
+    if (level >= HDO_LOG_WARN) cli_note("warning: %s", text);
+}
+
+static bool tell(int fd, const hdo_run *r, int64_t until, bool last, hdo_stop why) {
+    const hdo_config *c = hdo_run_config(r);
+    message m = {.step = hdo_run_step(r), .total = until > 0 ? until : c->steps + c->warmup, .last = last, .why = why};
+    if (hdo_run_last_row(r) != NULL) m.row = *hdo_run_last_row(r);
+    return write(fd, &m, sizeof m) == (ssize_t)sizeof m;
+}
+
+static void on_step(void *ctx, const hdo_run *r) {
+    teller *t = ctx;
+    double now = cli_now_s();
+    if (now - t->last_s < TELL_S) return;
+    t->last_s = now;
+    tell(t->fd, r, t->until, false, HDO_RUNNING);
+}
+
+static hdo_status open_run(const state *s, int k, hdo_run **r, hdo_error *e) {
+    const cli_job *job = &s->jobs[k];
+    hdo_hooks hooks = {.log = on_log, .asked = cli_asked};
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return HDO_E_MEMORY;
+    hdo_status st = job->resume ? hdo_run_resume(r, job->dir, s->threads, &hooks, e) : HDO_E_DATA;
+    if (st == HDO_E_DATA) { /* nothing to resume from: from the start */
+        *e = (hdo_error){0};
+        st = s->p->config(s->p->ctx, k, c, e);
+        c->threads = s->threads;
+        if (st == HDO_OK) st = hdo_run_create(r, c, &hooks, e);
+        if (st == HDO_OK) st = hdo_run_attach_dir(*r, job->dir, job->force || job->resume, s->p->command_line, e);
+    }
+    free(c);
+    return st;
+}
+
+static int run_job(const state *s, int k, int fd) {
+    hdo_error e = {0};
+    hdo_run *r = NULL;
+    hdo_stop why = HDO_RUNNING;
+    teller t = {fd, s->jobs[k].until, cli_now_s()};
+    hdo_status st = open_run(s, k, &r, &e);
+    if (st == HDO_OK) st = cli_drive(r, s->jobs[k].until, on_step, &t, &why, &e);
+    if (st == HDO_OK) st = why == HDO_RUNNING ? hdo_run_save(r, &e) : hdo_run_write_summary(r, &e);
+    int code = st != HDO_OK ? cli_fail(&e) : why == HDO_DIVERGED ? EXIT_DIVERGED : why == HDO_STOPPED ? 128 + cli_signal() : 0;
+    if (st == HDO_OK && why != HDO_STOPPED && !tell(fd, r, t.until, true, why)) code = 1;
+    hdo_run_destroy(r);
+    return code;
+}
+
+/* ---- in the parent ---- */
+
+static bool start(state *s, int slot) {
+    int fds[2], k = s->next;
+    if (pipe(fds) != 0) return false;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) {
+        close(fds[0]);
+        close(fds[1]);
+        return false;
+    }
+    if (pid == 0) {
+        close(fds[0]);
+        for (int i = 0; i < s->slots; i++) {
+            if (s->w[i].pid != 0) close(s->w[i].fd);
+        }
+        cli_set_quiet(true);
+        setpgid(0, 0); /* Ctrl-C reaches the parent alone, which passes it on once */
+        _exit(run_job(s, k, fds[1]));
+    }
+    close(fds[1]);
+    s->w[slot] = (worker){.pid = pid, .fd = fds[0], .job = k, .start_s = cli_now_s()};
+    s->next++;
+    s->busy++;
+    return true;
+}
+
+static double cost_of(const cli_job *j) { return j->cost > 0.0 ? j->cost : 1.0; }
+
+static void show(state *s, bool force) {
+    double now = cli_now_s(), done = s->done_cost;
+    if (cli_quiet() || s->n < 2 || (!force && now - s->shown_s < (s->tty ? 0.2 : 10.0))) return;
+    for (int k = 0; k < s->slots; k++) {
+        if (s->w[k].pid != 0) done += s->w[k].share * cost_of(&s->jobs[s->w[k].job]);
+    }
+    char eta[32];
+    double spent = now - s->start_s;
+    cli_clock_text(done > 0.0 ? spent / done * (s->cost - done) : 0.0, eta);
+    fprintf(stderr, "%s%s: %d of %d runs done, %d running, %d%%  eta %s%s", s->tty ? "\r" : "", s->p->label, s->ended,
+            s->n, s->busy, (int)(100.0 * done / s->cost), done > 0.0 ? eta : "?", s->tty ? "\033[K" : "\n");
+    fflush(stderr);
+    s->shown_s = now;
+    s->live = s->tty;
+}
+
+static void clear_line(state *s) {
+    if (s->live) fprintf(stderr, "\r\033[K");
+    s->live = false;
+}
+
+static void end_job(state *s, worker *w) {
+    cli_job *job = &s->jobs[w->job];
+    int status = 0;
+    while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR) continue;
+    job->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    job->seconds = cli_now_s() - w->start_s;
+    if (job->code != 0 && job->code != EXIT_DIVERGED) job->done = false;
+    if (!job->done && job->code == 0) job->code = 1; /* ended well, but nothing was heard of it */
+    if (job->code != 0 && (s->code == 0 || s->code == EXIT_DIVERGED)) s->code = job->code;
+    close(w->fd);
+    w->pid = 0;
+    s->busy--;
+    s->ended++;
+    s->done_cost += cost_of(job);
+    clear_line(s);
+    if (s->p->ended != NULL) s->p->ended(s->p->ctx, w->job, job);
+}
+
+/* One message, or the end of the pipe: the process is done. */
+static void hear(state *s, worker *w) {
+    message m;
+    ssize_t len = read(w->fd, &m, sizeof m);
+    if (len < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (len != (ssize_t)sizeof m) {
+        end_job(s, w);
+        return;
+    }
+    w->share = m.total > 0 ? (double)m.step / (double)m.total : 1.0;
+    if (m.last) {
+        cli_job *job = &s->jobs[w->job];
+        job->done = true;
+        job->why = m.why;
+        job->row = m.row;
+    }
+}
+
+static void listen_to_all(state *s) {
+    struct pollfd f[WORKERS_MAX];
+    int who[WORKERS_MAX], n = 0;
+    for (int k = 0; k < s->slots; k++) {
+        if (s->w[k].pid == 0) continue;
+        f[n] = (struct pollfd){.fd = s->w[k].fd, .events = POLLIN};
+        who[n++] = k;
+    }
+    int ready = poll(f, (nfds_t)n, POLL_MS);
+    for (int i = 0; i < n && ready > 0; i++) {
+        if ((f[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) hear(s, &s->w[who[i]]);
+    }
+}
+
+int cli_pool_run(const cli_pool *p, cli_job *jobs, int n) {
+    state *s = calloc(1, sizeof *s);
+    if (s == NULL) return 1;
+    const char *term = getenv("TERM");
+    *s = (state){.p = p, .jobs = jobs, .n = n, .start_s = cli_now_s(), .slots = p->workers};
+    s->tty = isatty(STDERR_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
+    s->shown_s = s->start_s;
+    if (s->slots < 1) s->slots = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (s->slots > WORKERS_MAX) s->slots = WORKERS_MAX;
+    if (s->slots < 1) s->slots = 1;
+    s->threads = n > 0 && n < s->slots ? s->slots / n : 1;
+    for (int k = 0; k < n; k++) s->cost += cost_of(&jobs[k]);
+    bool told = false;
+    while (s->next < n || s->busy > 0) {
+        int k = 0;
+        while (k < s->slots && s->w[k].pid != 0) k++;
+        bool go = cli_signal() == 0 && (s->code == 0 || s->code == EXIT_DIVERGED);
+        if (k < s->slots && s->next < n && go) {
+            if (start(s, k)) continue;
+            fprintf(stderr, "hdo: error: cannot start a process for '%s': %s\n", jobs[s->next].label, strerror(errno));
+            s->code = 1;
+        }
+        if (s->busy == 0) break;
+        if (cli_signal() != 0 && !told) {
+            clear_line(s);
+            cli_note("stopping: %d runs save themselves", s->busy);
+            for (int i = 0; i < s->slots; i++) { /* once: a second signal would end them at once */
+                if (s->w[i].pid != 0) kill(s->w[i].pid, cli_signal());
+            }
+            told = true;
+        }
+        listen_to_all(s);
+        show(s, false);
+    }
+    clear_line(s);
+    int code = cli_signal() != 0 ? 128 + cli_signal() : s->code;
+    free(s);
+    return code;
+}
