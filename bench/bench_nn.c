@@ -2,10 +2,10 @@
  *
  * Passes of the built-in networks on random numbers, CSV on stdout.
  *   bench_nn [FILTER [SECONDS]]     only rows whose "pass model" contains FILTER; about SECONDS each (default 2)
- * The timing window holds one call of the pass: no data gathering, no update, no allocation. gflops counts the multiply-
- * adds of linear and convolution layers (taps on padding included) and of nothing else, times 1 for loss, 3 for grad, K
- * for loss_many and 1 + 2 K for jvp, so elementwise work and attention appear as a lower rate. peak_mb is the most the
- * arenas of the pass held, x and g not counted.
+ * The timing window holds one call of the pass: no data gathering, no update, no allocation. gflops counts the
+ * multiply- adds of linear and convolution layers (taps on padding included) and of nothing else, times 1 for loss, 3
+ * for grad, K for loss_many and 1 + 2 K for jvp, so elementwise work and attention appear as a lower rate. peak_mb is
+ * the most the arenas of the pass held, x and g not counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +102,8 @@ static void run(const row *r, int threads, double seconds) {
     qsort(t, (size_t)reps, sizeof *t, by_value);
     double passes[] = {1, 3, 1 + 2.0 * K, K, K}, peak = (double)(threads == 1 ? 0 : own.high);
     for (int i = 0; i < threads; i++) peak += (double)team.arena[i].high;
-    printf("%s,%s batch %d k %d,%s,%d,%d,%.6g,%.6g,%.6g,%.4g,%.4g\n", pass_name[r->pass], r->model, B, r->k, k->name, threads,
-           reps, t[reps / 2], t[reps / 10], t[reps * 9 / 10],
+    printf("%s,%s batch %d k %d,%s,%d,%d,%.6g,%.6g,%.6g,%.4g,%.4g\n", pass_name[r->pass], r->model, B, r->k, k->name,
+           threads, reps, t[reps / 2], t[reps / 10], t[reps * 9 / 10],
            2e-9 * multiply_adds(net) * B * passes[r->pass] / t[reps / 2], peak / 1e6);
     fflush(stdout);
     hdo__team_clear(&team);

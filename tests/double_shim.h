@@ -2,8 +2,8 @@
  *
  * Forced into every source of the double build of the engine (-include): the same code with `float` meaning double, so
  * that derivatives can be checked against central differences to nine digits instead of three. The system headers come
- * first and are done with; only our own code sees the word change. Storage in float is a decision of the library, not of
- * the formulas: nothing else differs. Only plain C sources are built this way (no vector kernels, no generators).
+ * first and are done with; only our own code sees the word change. Storage in float is a decision of the library, not
+ * of the formulas: nothing else differs. Only plain C sources are built this way (no vector kernels, no generators).
  */
 #ifndef HDO_TESTS_DOUBLE_SHIM_H
 #define HDO_TESTS_DOUBLE_SHIM_H

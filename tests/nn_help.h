@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of the network engine share: networks by model name, and weights, inputs and labels by the hash formula
- * that tools/make_golden.py uses too.
+ * What the tests of the network engine share: networks by model name, and weights, inputs and labels by the hash
+ * formula that tools/make_golden.py uses too.
  */
 #ifndef HDO_TESTS_NN_HELP_H
 #define HDO_TESTS_NN_HELP_H
@@ -78,8 +78,8 @@ typedef struct nn_case {
 } nn_case;
 
 /* text: a description in the layer language. vocab > 0: token data of W positions. */
-static inline void nn_open(nn_case *c, int kernels, const char *text, int C, int H, int W, int vocab, int classes, int B,
-                           double dropout, int k, int threads) {
+static inline void nn_open(nn_case *c, int kernels, const char *text, int C, int H, int W, int vocab, int classes,
+                           int B, double dropout, int k, int threads) {
     memset(c, 0, sizeof *c);
     hdo_error e = {0};
     hdo_net_words words = {.classes = classes, .dropout = dropout};
@@ -101,8 +101,8 @@ static inline void nn_open(nn_case *c, int kernels, const char *text, int C, int
         c->in = hdo__alloc(n * sizeof(float));
         for (size_t i = 0; i < n; i++) c->in[i] = (float)(2.0 * hashed((uint32_t)i, 7777));
     }
-    c->s = (hdo_samples){.size = B, .in = c->in, .tok = c->tok, .label = c->label, .seed = 7, .node = 3, .step = 11,
-                         .train = true};
+    c->s = (hdo_samples){
+        .size = B, .in = c->in, .tok = c->tok, .label = c->label, .seed = 7, .node = 3, .step = 11, .train = true};
     size_t bytes = hdo__net_work(c->net, B, k);
     assert_int_equal(hdo__team_init(&c->team, threads, bytes), HDO_OK);
     assert_int_equal(hdo__arena_init(&c->arena, bytes), HDO_OK);
@@ -135,7 +135,8 @@ static inline void nn_open_model(nn_case *c, int kernels, const char *name, bool
 }
 
 static inline hdo_dirs nn_dirs(const nn_case *c) {
-    return (hdo_dirs){.s = hdo__stream(5, HDO_RNG_DIRECTION, 1, 2, 0), .dist = HDO_DIST_GAUSSIAN, .d = c->net->params.total};
+    return (hdo_dirs){
+        .s = hdo__stream(5, HDO_RNG_DIRECTION, 1, 2, 0), .dist = HDO_DIST_GAUSSIAN, .d = c->net->params.total};
 }
 
 static inline double relative(double a, double b) {

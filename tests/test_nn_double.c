@@ -50,11 +50,18 @@ void hdo__rng_bits(hdo_stream s, uint64_t off, size_t len, uint32_t *out) {
 }
 
 const hdo_kernels *hdo__kernels(int which) {
-    static const hdo_kernels ref = {
-        .name = "ref", .gemm = hdo__ref_gemm, .conv_work = hdo__ref_conv_work, .conv_fwd = hdo__ref_conv_fwd,
-        .conv_bwd_x = hdo__ref_conv_bwd_x, .conv_bwd_w = hdo__ref_conv_bwd_w, .attn_fwd = hdo__ref_attn_fwd,
-        .attn_bwd = hdo__ref_attn_bwd, .attn_jvp = hdo__ref_attn_jvp, .attn_work = hdo__ref_attn_work,
-        .vexp = hdo__ref_vexp, .gelu = hdo__ref_gelu};
+    static const hdo_kernels ref = {.name = "ref",
+                                    .gemm = hdo__ref_gemm,
+                                    .conv_work = hdo__ref_conv_work,
+                                    .conv_fwd = hdo__ref_conv_fwd,
+                                    .conv_bwd_x = hdo__ref_conv_bwd_x,
+                                    .conv_bwd_w = hdo__ref_conv_bwd_w,
+                                    .attn_fwd = hdo__ref_attn_fwd,
+                                    .attn_bwd = hdo__ref_attn_bwd,
+                                    .attn_jvp = hdo__ref_attn_jvp,
+                                    .attn_work = hdo__ref_attn_work,
+                                    .vexp = hdo__ref_vexp,
+                                    .gelu = hdo__ref_gelu};
     (void)which;
     return &ref;
 }
@@ -82,7 +89,8 @@ static double difference(nn_case *c, const float *v, float *saved) {
 
 static void check(nn_case *c, const char *name, int per_tensor, int n_dirs) {
     size_t d = c->net->params.total;
-    float *g = hdo__alloc(d * sizeof(float)), *v = hdo__alloc(d * sizeof(float)), *saved = hdo__alloc(d * sizeof(float));
+    float *g = hdo__alloc(d * sizeof(float)), *v = hdo__alloc(d * sizeof(float)),
+          *saved = hdo__alloc(d * sizeof(float));
     double sum, slope[4], top = 0, worst = 0, worst_jvp = 0;
     hdo__net_grad(c->net, &c->s, c->x, &c->work, g, &sum, NULL);
     for (size_t i = 0; i < d; i++) top = fabs(g[i]) > top ? fabs(g[i]) : top;
@@ -95,7 +103,8 @@ static void check(nn_case *c, const char *name, int per_tensor, int n_dirs) {
             memset(v, 0, d * sizeof(float));
             v[i] = 1;
             double off = fabs(difference(c, v, saved) - g[i]);
-            if (off > TOL_DIFFERENCE * top) print_error("%s: %s[%zu] is %.10g, off by %.2g\n", name, row->name, i - row->off, g[i], off);
+            if (off > TOL_DIFFERENCE * top)
+                print_error("%s: %s[%zu] is %.10g, off by %.2g\n", name, row->name, i - row->off, g[i], off);
             worst = off > worst ? off : worst;
         }
     }
@@ -106,7 +115,8 @@ static void check(nn_case *c, const char *name, int per_tensor, int n_dirs) {
         hdo__dirs_fill(&u, r, 0, d, v);
         double want = dot(d, g, v);
         worst_jvp = fabs(slope[r] - want) > worst_jvp ? fabs(slope[r] - want) : worst_jvp;
-        if (per_tensor > 0) assert_true(fabs(difference(c, v, saved) - slope[r]) <= 1e-4 * norm); /* kinks are many here */
+        if (per_tensor > 0)
+            assert_true(fabs(difference(c, v, saved) - slope[r]) <= 1e-4 * norm); /* kinks are many here */
     }
     print_message("%-70.70s differences %.1e, forward mode %.1e\n", name, worst / top, worst_jvp / norm);
     assert_true(worst <= TOL_DIFFERENCE * top);
@@ -133,12 +143,14 @@ static const struct {
     {"batchnorm, linear 5, batchnorm, sigmoid, linear classes", 1, 1, 6, 0, 3, 7},
     {"linear 5, layernorm, gelu, layernorm nobias, linear classes", 1, 1, 6, 0, 3, 4},
     {"linear 6, save a, gelu, linear 6, add a, save b, relu, linear 6, add b, relu, linear classes", 1, 1, 5, 0, 3, 4},
-    {"linear 6, save a, gelu, linear 6, save b, load a, sigmoid, linear 6, add b, add a, linear classes", 1, 1, 5, 0, 3, 4},
+    {"linear 6, save a, gelu, linear 6, save b, load a, sigmoid, linear 6, add b, add a, linear classes", 1, 1, 5, 0, 3,
+     4},
     {"linear 8, dropout 0.4, gelu, dropout 0.2, linear classes", 1, 1, 5, 0, 3, 6},
     {"embed 4, position, gelu, flatten, linear classes", 1, 1, 6, 5, 3, 3},
     {"embed 4, linear 12, attention 2, flatten, linear classes", 1, 1, 6, 5, 3, 3},
     {"embed 6, position, save r, layernorm, linear 18, attention 3 dropout 0.3, linear 6, dropout 0.1, add r, flatten, "
-     "linear classes", 1, 1, 7, 5, 3, 3},
+     "linear classes",
+     1, 1, 7, 5, 3, 3},
 };
 
 static void test_nn_double_layers(void **state) {
@@ -185,7 +197,8 @@ static void test_nn_double_resnet18(void **state) {
         v[i] = 1;
         double got = difference(&c, v, saved);
         print_message("%s: %.9g, difference %.9g\n", some[k], g[i], got);
-        assert_true(fabs(got - g[i]) <= 1e-5 * (fabs(g[i]) + 1e-3)); /* a kink among 10^5 ReLUs may lie inside the step */
+        assert_true(fabs(got - g[i]) <=
+                    1e-5 * (fabs(g[i]) + 1e-3)); /* a kink among 10^5 ReLUs may lie inside the step */
     }
     hdo__free(v);
     hdo__free(g);

@@ -9,14 +9,16 @@
 
 #include "base/vec.h"
 
-/* Relative to the largest quantity of the same kind. Losses: a few dozen float roundings of logits. Gradients: batch-norm
- * over five samples divides by small variances and amplifies. SGD: ten steps feed errors back. */
+/* Relative to the largest quantity of the same kind. Losses: a few dozen float roundings of logits. Gradients:
+ * batch-norm over five samples divides by small variances and amplifies. SGD: ten steps feed errors back. */
 static const double TOL_LOSS = 2e-6, TOL_GRAD = 5e-5, TOL_SGD = 2e-4;
 static const double TOL_RESNET_LOGIT = 1e-4; /* absolute: the promise of the issue */
 
 static json_t *golden;
 
-static double num(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static double num(const json_t *o, const char *key) {
+    return json_number_value(json_object_get(o, key));
+}
 
 static void check(const char *label, const char *what, double got, double want, double tol, double scale) {
     if (!(fabs(got - want) <= tol * scale)) print_error("%s: %s is %.9g, should be %.9g\n", label, what, got, want);
@@ -109,7 +111,8 @@ static void check_training(nn_case *c, const json_t *g, const char *label) {
 
 static void run_case(const json_t *g, int kernels) {
     nn_case c;
-    const char *label = json_string_value(json_object_get(g, "label")), *name = json_string_value(json_object_get(g, "model"));
+    const char *label = json_string_value(json_object_get(g, "label")),
+               *name = json_string_value(json_object_get(g, "model"));
     bool authors = json_is_true(json_object_get(g, "authors"));
     int B = (int)num(g, "batch"), size = (int)num(g, "input_size");
     if (size > 0) {
@@ -138,14 +141,14 @@ static void run_model(const char *model, int kernels) {
     assert_true(n >= 2);
 }
 
-#define CASE(model)                                                                    \
-    static void test_nn_golden_##model(void **state) {                                 \
-        (void)state;                                                                   \
-        run_model(#model, HDO_KERNELS_AUTO);                                           \
-    }                                                                                  \
-    static void test_nn_golden_##model##_ref(void **state) {                           \
-        (void)state;                                                                   \
-        run_model(#model, HDO_KERNELS_REF);                                            \
+#define CASE(model)                                                                                                    \
+    static void test_nn_golden_##model(void **state) {                                                                 \
+        (void)state;                                                                                                   \
+        run_model(#model, HDO_KERNELS_AUTO);                                                                           \
+    }                                                                                                                  \
+    static void test_nn_golden_##model##_ref(void **state) {                                                           \
+        (void)state;                                                                                                   \
+        run_model(#model, HDO_KERNELS_REF);                                                                            \
     }
 CASE(logistic)
 CASE(mlp)
@@ -153,7 +156,8 @@ CASE(cnn2)
 CASE(cnn3)
 CASE(transformer)
 
-static void test_nn_golden_resnet18(void **state) { /* reference kernels would take minutes here: the layers are covered above */
+static void
+test_nn_golden_resnet18(void **state) { /* reference kernels would take minutes here: the layers are covered above */
     (void)state;
     run_model("resnet18", HDO_KERNELS_AUTO);
 }

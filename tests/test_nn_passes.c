@@ -27,8 +27,8 @@ typedef struct model_row {
 } model_row;
 
 static const model_row models[] = {
-    {"logistic", false, 3, 0}, {"logistic", true, 5, 0}, {"mlp", false, 8, 0},         {"mlp", true, 8, 0},
-    {"cnn2", false, 70, 0},    {"cnn2", true, 6, 0},     {"cnn3", false, 33, 0},       {"cnn3", true, 9, 0},
+    {"logistic", false, 3, 0},      {"logistic", true, 5, 0},    {"mlp", false, 8, 0},      {"mlp", true, 8, 0},
+    {"cnn2", false, 70, 0},         {"cnn2", true, 6, 0},        {"cnn3", false, 33, 0},    {"cnn3", true, 9, 0},
     {"transformer", false, 5, 0.1}, {"transformer", true, 2, 0}, {"resnet18", false, 6, 0},
 };
 enum { N_MODELS = sizeof models / sizeof models[0] };
@@ -164,7 +164,8 @@ static void test_nn_bits_do_not_depend_on_threads(void **state) {
         assert_memory_equal(a.jvp_stats, b.jvp_stats, n_buf);
         assert_memory_equal(&a.loss, &b.loss, offsetof(results, g));
         assert_true(fabs(a.loss - a.grad_loss) <= TOL_PRIMAL * (models[i].batch + a.loss));
-        for (float *p[] = {a.g, a.stats, a.jvp_stats, b.g, b.stats, b.jvp_stats}, **q = p; q < p + 6; q++) hdo__free(*q);
+        for (float *p[] = {a.g, a.stats, a.jvp_stats, b.g, b.stats, b.jvp_stats}, **q = p; q < p + 6; q++)
+            hdo__free(*q);
     }
 }
 
@@ -178,14 +179,16 @@ static const odd_row odd[] = {
     {"linear 10", 1, 28, 28, 0, 10, 2},
     {"linear 1", 1, 1, 3, 0, 1, 4}, /* one class */
     {"linear 7, gelu, linear 5, sigmoid, linear 3", 1, 1, 13, 0, 3, 1},
-    {"conv 5 3 stride 2 pad 1, relu, pool 3 stride 2 pad 1, conv 3 2, gelu, flatten, linear classes", 2, 17, 11, 0, 4, 7},
+    {"conv 5 3 stride 2 pad 1, relu, pool 3 stride 2 pad 1, conv 3 2, gelu, flatten, linear classes", 2, 17, 11, 0, 4,
+     7},
     {"conv 4 1, save a, conv 4 3 pad 1, relu, conv 4 3 pad 1, add a, relu, avgpool, linear classes", 3, 9, 7, 0, 5, 5},
     {"conv 4 3 nobias, batchnorm, relu, conv 6 3 stride 2, batchnorm, avgpool, linear classes", 1, 12, 10, 0, 3, 4},
     {"linear 9, layernorm, gelu, dropout 0.3, linear classes", 1, 1, 6, 0, 4, 11},
     {"relu, linear 6, save s, linear 6, add s, relu, linear classes", 1, 1, 6, 0, 3, 3},
     {"linear 12, batchnorm, sigmoid, linear classes", 1, 1, 8, 0, 2, 1}, /* one sample through batch-norm */
     {"embed 6, position, save r, layernorm, linear 18, attention 3 dropout 0.2, linear 6, add r, gelu, flatten, "
-     "linear classes", 1, 1, 9, 5, 3, 4},
+     "linear classes",
+     1, 1, 9, 5, 3, 4},
     {"embed 3, linear 4, relu, flatten, layernorm, linear classes", 1, 1, 5, 4, 2, 3},
     {"batchnorm, conv 2 3, relu, linear classes", 2, 5, 4, 0, 3, 4},
     {"layernorm, pool 2, linear classes", 1, 6, 4, 0, 3, 3},
@@ -215,7 +218,8 @@ static void check_evaluate(nn_case *c, const char *name) {
     hdo__net_evaluate(c->net, &c->s, X, ld, K, &c->work, sum, correct);
     for (int k = 0; k < K; k++) {
         hdo__net_loss(c->net, &s, X + (size_t)k * ld, &c->work, &one, &n, NULL);
-        if (relative(sum[k], one) > TOL_LOSS_MANY) print_error("%s: model %d has %.9g, alone %.9g\n", name, k, sum[k], one);
+        if (relative(sum[k], one) > TOL_LOSS_MANY)
+            print_error("%s: model %d has %.9g, alone %.9g\n", name, k, sum[k], one);
         assert_true(relative(sum[k], one) <= TOL_LOSS_MANY);
         assert_int_equal(correct[k], n);
     }
@@ -273,6 +277,78 @@ static void test_nn_auto_kernels_are_reference_kernels(void **state) {
     }
 }
 
+/* Arenas of exactly the bytes that are asked for: too few would abort. Tile-wise perturbation too, which small networks
+ * do not use by themselves. */
+static void one_pass(const odd_row *o, int batch, int k, int threads, bool tiles) {
+    for (int pass = HDO_PASS_LOSS; pass <= HDO_PASS_EVAL; pass++) {
+        odd_row row = *o;
+        nn_case c;
+        row.batch = batch;
+        open_odd(&c, HDO_KERNELS_AUTO, &row, threads);
+        if (tiles) {
+            c.net->small = false;
+            c.net->group = 2;
+        }
+        hdo_dirs u = nn_dirs(&c);
+        size_t bytes = hdo__net_work_for(c.net, pass, batch, k);
+        float *g = hdo__alloc(c.net->params.total * sizeof(float));
+        double sum, out[16] = {0};
+        int64_t correct[16] = {0};
+        hdo__team_clear(&c.team);
+        hdo__arena_clear(&c.arena);
+        assert_int_equal(hdo__team_init(&c.team, threads, bytes), HDO_OK);
+        assert_int_equal(hdo__arena_init(&c.arena, bytes), HDO_OK);
+        c.work = (hdo_work){threads == 1 ? &c.team.arena[0] : &c.arena, &c.team};
+        for (int train = 0; train < 2; train++) {
+            c.s.train = train;
+            if (pass == HDO_PASS_LOSS) hdo__net_loss(c.net, &c.s, c.x, &c.work, &sum, NULL, NULL);
+            if (pass == HDO_PASS_GRAD) hdo__net_grad(c.net, &c.s, c.x, &c.work, g, &sum, NULL);
+            if (pass == HDO_PASS_JVP) hdo__net_jvp(c.net, &c.s, c.x, &u, 0, k, &c.work, &sum, out, NULL);
+            if (pass == HDO_PASS_MANY) hdo__net_loss_many(c.net, &c.s, c.x, &u, 0, k, 1e-3f, &c.work, out);
+            if (pass == HDO_PASS_EVAL)
+                hdo__net_evaluate(c.net, &c.s, c.x, 0, k, &c.work, out, correct); /* the same model k times */
+        }
+        hdo__free(g);
+        nn_close(&c);
+    }
+}
+
+static void test_nn_work_bytes_suffice(void **state) {
+    (void)state;
+    static const int batches[] = {1, 2, 15, 16, 17, 65, 130};
+    for (int i = 0; i < N_ODD; i++)
+        for (int b = 0; b < 7; b++) {
+            one_pass(&odd[i], batches[b], 1 + 2 * b, 1 + b % 2, false);
+            one_pass(&odd[i], batches[b], 1 + 2 * b, 1 + b % 2, true);
+        }
+}
+
+/* Tile by tile and written out are the same numbers. */
+static void test_nn_tiles_are_written_out_directions(void **state) {
+    (void)state;
+    for (int i = 0; i < N_ODD; i++) {
+        nn_case c;
+        double a[5], b[5], ja[5], jb[5], sum;
+        open_odd(&c, HDO_KERNELS_AUTO, &odd[i], 1);
+        hdo_dirs u = nn_dirs(&c);
+        hdo__net_loss_many(c.net, &c.s, c.x, &u, 1, 5, 1e-2f, &c.work, a);
+        hdo__net_jvp(c.net, &c.s, c.x, &u, 1, 5, &c.work, &sum, ja, NULL);
+        c.net->small = false;
+        c.net->group = 2;
+        size_t bytes = hdo__net_work(c.net, odd[i].batch, 5);
+        hdo__team_clear(&c.team);
+        assert_int_equal(hdo__team_init(&c.team, 1, bytes), HDO_OK);
+        c.work.arena = &c.team.arena[0];
+        hdo__net_loss_many(c.net, &c.s, c.x, &u, 1, 5, 1e-2f, &c.work, b);
+        hdo__net_jvp(c.net, &c.s, c.x, &u, 1, 5, &c.work, &sum, jb, NULL);
+        for (int r = 0; r < 5; r++) {
+            assert_true(relative(a[r], b[r]) <= TOL_LOSS_MANY);
+            assert_true(fabs(ja[r] - jb[r]) <= 1e-5 * (1.0 + fabs(ja[r])));
+        }
+        nn_close(&c);
+    }
+}
+
 /* A batch of one, every model. */
 static void test_nn_batch_of_one(void **state) {
     (void)state;
@@ -280,7 +356,8 @@ static void test_nn_batch_of_one(void **state) {
         model_row m = models[i];
         nn_case c;
         m.batch = 1;
-        if (strcmp(m.name, "resnet18") == 0) continue; /* one value a channel in the last block: xh is 0, nothing flows */
+        if (strcmp(m.name, "resnet18") == 0)
+            continue; /* one value a channel in the last block: xh is 0, nothing flows */
         open_row(&c, &m, 3, 1);
         check_jvp(&c, m.name, 3);
         check_loss_many(&c, m.name, 3);
@@ -353,6 +430,8 @@ int main(void) {
         cmocka_unit_test(test_nn_bits_do_not_depend_on_threads),
         cmocka_unit_test(test_nn_odd_networks),
         cmocka_unit_test(test_nn_auto_kernels_are_reference_kernels),
+        cmocka_unit_test(test_nn_work_bytes_suffice),
+        cmocka_unit_test(test_nn_tiles_are_written_out_directions),
         cmocka_unit_test(test_nn_batch_of_one),
         cmocka_unit_test(test_nn_halves_add_up),
         cmocka_unit_test(test_nn_dropout_masks_are_addressed),

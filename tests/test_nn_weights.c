@@ -38,7 +38,8 @@ static void test_nn_weights_good_files(void **state) {
                            "\"c\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[10,12]},"
                            "\"d\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[12,13]},"
                            "\"__metadata__\":{\"format\":\"pt\"}}   ",
-                           "\0\0\x80\x3f\0\x3c\0\xc0\x01\0\x80\x3f\xfe", 13, &t), HDO_OK);
+                           "\0\0\x80\x3f\0\x3c\0\xc0\x01\0\x80\x3f\xfe", 13, &t),
+                     HDO_OK);
     assert_int_equal(hdo_tensors_count(t), 5);
     assert_string_equal(hdo_tensors_at(t, 0)->name, "a");
     assert_string_equal(hdo_tensors_at(t, 1)->name, "e");
@@ -58,7 +59,11 @@ static void test_nn_weights_good_files(void **state) {
 static void test_nn_weights_bad_files(void **state) {
     (void)state;
     static const char *const bad[] = {
-        " {}", "[]", "{", "{\"a\":1}", "{\"__metadata__\":{\"a\":1}}",
+        " {}",
+        "[]",
+        "{",
+        "{\"a\":1}",
+        "{\"__metadata__\":{\"a\":1}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}",                                            /* no offsets */
         "{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}",                     /* dtype */
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}",                     /* bounds */
@@ -70,11 +75,11 @@ static void test_nn_weights_bad_files(void **state) {
         "{\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}",                     /* bytes at the end */
         "{\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[2,4]}}",                     /* hole */
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-        "\"b\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[2,4]}}",                      /* overlap */
+        "\"b\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[2,4]}}", /* overlap */
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-        "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",                      /* duplicate */
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",     /* nine dimensions */
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} x",                   /* junk */
+        "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",                  /* duplicate */
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", /* nine dimensions */
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} x",               /* junk */
     };
     hdo_tensors *t;
     hdo_error e;
@@ -84,8 +89,9 @@ static void test_nn_weights_bad_files(void **state) {
         assert_null(t);
     }
     assert_int_equal(hdo_tensors_parse(&t, "\4\0\0", 3, &e), HDO_E_DATA);
-    assert_int_equal(hdo_tensors_parse(&t, "\x10\0\0\0\0\0\0\0{}", 10, &e), HDO_E_DATA);             /* cut off */
-    assert_int_equal(hdo_tensors_parse(&t, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, &e), HDO_E_DATA); /* absurd length */
+    assert_int_equal(hdo_tensors_parse(&t, "\x10\0\0\0\0\0\0\0{}", 10, &e), HDO_E_DATA); /* cut off */
+    assert_int_equal(hdo_tensors_parse(&t, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, &e),
+                     HDO_E_DATA); /* absurd length */
     assert_int_equal(hdo_tensors_open(&t, "/nonexistent/file", &e), HDO_E_DATA);
 }
 
@@ -126,10 +132,10 @@ static void test_nn_network_sizes(void **state) {
         int reading, C, S;
         size_t d, n_buf;
     } want[] = {
-        {"logistic", HDO_READING_TEXT, 1, 28, 7850, 0},      {"logistic", HDO_READING_AUTHORS, 1, 28, 7870, 20},
-        {"mlp", HDO_READING_TEXT, 1, 28, 118282, 0},         {"mlp", HDO_READING_AUTHORS, 1, 28, 118814, 532},
-        {"cnn2", HDO_READING_TEXT, 1, 28, 52258, 0},         {"cnn2", HDO_READING_AUTHORS, 1, 28, 103342, 324},
-        {"cnn3", HDO_READING_TEXT, 1, 28, 69354, 0},         {"cnn3", HDO_READING_AUTHORS, 1, 28, 225166, 644},
+        {"logistic", HDO_READING_TEXT, 1, 28, 7850, 0},        {"logistic", HDO_READING_AUTHORS, 1, 28, 7870, 20},
+        {"mlp", HDO_READING_TEXT, 1, 28, 118282, 0},           {"mlp", HDO_READING_AUTHORS, 1, 28, 118814, 532},
+        {"cnn2", HDO_READING_TEXT, 1, 28, 52258, 0},           {"cnn2", HDO_READING_AUTHORS, 1, 28, 103342, 324},
+        {"cnn3", HDO_READING_TEXT, 1, 28, 69354, 0},           {"cnn3", HDO_READING_AUTHORS, 1, 28, 225166, 644},
         {"resnet18", HDO_READING_TEXT, 3, 32, 11181642, 9600},
     };
     fixture f;
@@ -165,14 +171,27 @@ static void test_nn_network_refuses(void **state) {
         const char *model, *layers;
         int vocab;
     } bad[] = {
-        {"custom", "", 0}, {"custom", "linear 11", 0}, {"custom", "linear", 0}, {"custom", "linear 0", 0},
-        {"custom", "conv 3 9 , linear classes", 0}, {"custom", "relu", 0}, {"custom", "linear 10, add x", 0},
-        {"custom", "a: linear 5, a: linear classes", 0}, {"custom", "linear 5, save q, linear classes, load q", 0},
-        {"custom", "dropout 1.0, linear classes", 0}, {"custom", "banana 3", 0}, {"custom", ": linear classes", 0},
-        {"custom", "embed 4, linear classes", 0}, {"custom", "linear classes", 6}, {"transformer", "", 0}, {"mlp", "", 6},
-        {"custom", "linear 5, save q, linear 6, linear classes, add q", 0}, {"nonsense", "", 0},
+        {"custom", "", 0},
+        {"custom", "linear 11", 0},
+        {"custom", "linear", 0},
+        {"custom", "linear 0", 0},
+        {"custom", "conv 3 9 , linear classes", 0},
+        {"custom", "relu", 0},
+        {"custom", "linear 10, add x", 0},
+        {"custom", "a: linear 5, a: linear classes", 0},
+        {"custom", "linear 5, save q, linear classes, load q", 0},
+        {"custom", "dropout 1.0, linear classes", 0},
+        {"custom", "banana 3", 0},
+        {"custom", ": linear classes", 0},
+        {"custom", "embed 4, linear classes", 0},
+        {"custom", "linear classes", 6},
+        {"transformer", "", 0},
+        {"mlp", "", 6},
+        {"custom", "linear 5, save q, linear 6, linear classes, add q", 0},
+        {"nonsense", "", 0},
         {"custom", "embed 4, attention 2, flatten, linear classes", 6},
-        {"custom", "conv 4 3 pad 1 stride 0, linear classes", 0}, {"custom", "pool 2 pad 2, linear classes", 0},
+        {"custom", "conv 4 3 pad 1 stride 0, linear classes", 0},
+        {"custom", "pool 2 pad 2, linear classes", 0},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fixture f;
@@ -346,9 +365,9 @@ static void test_nn_memory_of_passes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nn_weights_good_files),   cmocka_unit_test(test_nn_weights_bad_files),
-        cmocka_unit_test(test_nn_network_sizes),        cmocka_unit_test(test_nn_network_refuses),
-        cmocka_unit_test(test_nn_network_init),         cmocka_unit_test(test_nn_weights_round_trip_and_head),
+        cmocka_unit_test(test_nn_weights_good_files), cmocka_unit_test(test_nn_weights_bad_files),
+        cmocka_unit_test(test_nn_network_sizes),      cmocka_unit_test(test_nn_network_refuses),
+        cmocka_unit_test(test_nn_network_init),       cmocka_unit_test(test_nn_weights_round_trip_and_head),
         cmocka_unit_test(test_nn_memory_of_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,9 +5,9 @@
     /usr/bin/python3 tools/make_golden.py tests/golden/nn.json
 
 Weights, inputs and labels are a formula (an integer hash of tensor number and element number) which tests/nn_help.h
-repeats, so that the file holds only results: for every model in both readings the loss in training mode, every gradient
-tensor (norm, one projection on a hash vector, a few entries; small tensors whole), the running statistics after one pass,
-ten losses of plain SGD on the same batch, and the logits in evaluation mode.
+repeats, so that the file holds only results: for every model in both readings the loss in training mode, every
+gradient tensor (norm, one projection on a hash vector, a few entries; small tensors whole), the running statistics
+after one pass, ten losses of plain SGD on the same batch, and the logits in evaluation mode.
 """
 import json
 import math
@@ -88,26 +88,37 @@ def conv(i, o):
 
 
 def small(name, authors):
-    r, bn1, bn2 = F.relu, nn.BatchNorm1d, nn.BatchNorm2d
+    """The models on MNIST; in the authors' reading a batch-norm follows every layer and a sigmoid the last."""
+    norms = [0]
+
+    def norm(n, two=False):
+        norms[0] += 1
+        label = "bn" if name == "logistic" else f"bn{norms[0]}"
+        return [(label, (nn.BatchNorm2d if two else nn.BatchNorm1d)(n))] if authors else []
+
+    def convolution(label, i, o, after):
+        return [(label, conv(i, o))] + norm(o, True) + [F.relu] + after
+
+    def hidden(label, i, o):
+        return [(label, nn.Linear(i, o))] + norm(o) + [F.relu]
+
+    def last(label, i):
+        return [(label, nn.Linear(i, 10))] + norm(10) + ([torch.sigmoid] if authors else [])
+
     if name == "logistic":
-        return Sequence(flat, ("fc", nn.Linear(784, 10)), ("bn", bn1(10)), torch.sigmoid) if authors else \
-            Sequence(flat, ("fc", nn.Linear(784, 10)))
-    if name == "mlp":
-        return Sequence(flat, ("fc1", nn.Linear(784, 128)), ("bn1", bn1(128)), r, ("fc2", nn.Linear(128, 128)),
-                        ("bn2", bn1(128)), r, ("fc3", nn.Linear(128, 10)), ("bn3", bn1(10)), torch.sigmoid) if authors else \
-            Sequence(flat, ("fc1", nn.Linear(784, 128)), r, ("fc2", nn.Linear(128, 128)), r, ("fc3", nn.Linear(128, 10)))
-    if name == "cnn2":
-        return Sequence(("conv1", conv(1, 8)), ("bn1", bn2(8)), r, pool, ("conv2", conv(8, 16)), ("bn2", bn2(16)), r, pool,
-                        flat, ("fc1", nn.Linear(784, 128)), ("bn3", bn1(128)), r, ("fc2", nn.Linear(128, 10)),
-                        ("bn4", bn1(10)), torch.sigmoid) if authors else \
-            Sequence(("conv1", conv(1, 8)), r, pool, ("conv2", conv(8, 8)), r, pool, flat, ("fc1", nn.Linear(392, 128)), r,
-                     ("fc2", nn.Linear(128, 10)))
-    return Sequence(("conv1", conv(1, 8)), ("bn1", bn2(8)), r, ("conv2", conv(8, 16)), ("bn2", bn2(16)), r, pool,
-                    ("conv3", conv(16, 32)), ("bn3", bn2(32)), r, pool, flat, ("fc1", nn.Linear(1568, 128)),
-                    ("bn4", bn1(128)), r, ("fc2", nn.Linear(128, 128)), ("bn5", bn1(128)), r, ("fc3", nn.Linear(128, 10)),
-                    ("bn6", bn1(10)), torch.sigmoid) if authors else \
-        Sequence(("conv1", conv(1, 8)), r, pool, ("conv2", conv(8, 8)), r, pool, ("conv3", conv(8, 8)), r, flat,
-                 ("fc1", nn.Linear(392, 128)), r, ("fc2", nn.Linear(128, 128)), r, ("fc3", nn.Linear(128, 10)))
+        steps = [flat] + last("fc", 784)
+    elif name == "mlp":
+        steps = [flat] + hidden("fc1", 784, 128) + hidden("fc2", 128, 128) + last("fc3", 128)
+    elif name == "cnn2":
+        c = 16 if authors else 8
+        steps = convolution("conv1", 1, 8, [pool]) + convolution("conv2", 8, c, [pool]) + [flat]
+        steps += hidden("fc1", c * 49, 128) + last("fc2", 128)
+    else:
+        c2, c3 = (16, 32) if authors else (8, 8)
+        steps = convolution("conv1", 1, 8, [] if authors else [pool]) + convolution("conv2", 8, c2, [pool])
+        steps += convolution("conv3", c2, c3, [pool] if authors else []) + [flat]
+        steps += hidden("fc1", c3 * 49, 128) + hidden("fc2", 128, 128) + last("fc3", 128)
+    return Sequence(*steps)
 
 
 class Scale(nn.Module):

@@ -5,8 +5,8 @@
     python3 tools/pth2safetensors.py resnet18-f37072fd.pth resnet18.safetensors
     hdo run e3 --set model.weights=resnet18.safetensors
 
-Pickle files can run code when they are loaded: convert only files you trust. Training checkpoints that hold the state dict
-under "state_dict" or "model" are understood. Integer tensors (num_batches_tracked) keep their type.
+Pickle files can run code when they are loaded: convert only files you trust. Training checkpoints that hold the
+state dict under "state_dict" or "model" are understood. Integer tensors (num_batches_tracked) keep their type.
 """
 import argparse
 import json

@@ -56,7 +56,7 @@ typedef struct hdo_row {
 
 typedef enum hdo_log_level { HDO_LOG_DEBUG, HDO_LOG_INFO, HDO_LOG_WARN } hdo_log_level;
 
-/* What a caller may ask for between two steps. On a cluster one rank's wish is everybody's. */
+/* What a caller may ask for between two steps. On a cluster: to stop, on any rank; to save, on rank 0. */
 enum { HDO_ASK_STOP = 2, HDO_ASK_SAVE = 8 };
 
 typedef struct hdo_hooks {

@@ -32,8 +32,8 @@ HDO_API hdo_status hdo_tensors_parse(hdo_tensors **out, const void *data, size_t
 HDO_API void hdo_tensors_close(hdo_tensors *t); /* NULL is fine */
 
 HDO_API int hdo_tensors_count(const hdo_tensors *t);
-HDO_API const hdo_tensor_info *hdo_tensors_at(const hdo_tensors *t, int i); /* in the order of the data */
-HDO_API int hdo_tensors_find(const hdo_tensors *t, const char *name);       /* -1: not there */
+HDO_API const hdo_tensor_info *hdo_tensors_at(const hdo_tensors *t, int i);  /* in the order of the data */
+HDO_API int hdo_tensors_find(const hdo_tensors *t, const char *name);        /* -1: not there */
 HDO_API const char *hdo_tensors_note(const hdo_tensors *t, const char *key); /* a string of __metadata__, or NULL */
 /* Walks __metadata__: key and value of string i; false when there is none. */
 HDO_API int hdo_tensors_note_at(const hdo_tensors *t, int i, const char **key, const char **value);

@@ -126,14 +126,7 @@ hdo_batch hdo__lab_batch(hdo_lab *l, int node, int64_t t, int size) {
     if (l->train == NULL) return b;
     hdo__sampler_batch(l->shards, seed, node, t, size, l->idx);
     hdo_stream augment = hdo__stream(seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)t, 0);
-    l->train->ops->gather(l->train, l->idx, size, l->config->data.augment ? &augment : NULL, l->in, (int32_t *)l->in,
-                          l->label);
-    if (l->train->vocab > 0) {
-        b.tok = (const int32_t *)l->in;
-    } else {
-        b.in = l->in;
-    }
-    b.label = l->label;
+    hdo__batch_gather(&b, l->train, l->idx, l->config->data.augment ? &augment : NULL, l->in, l->label);
     return b;
 }
 

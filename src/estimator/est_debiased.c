@@ -18,8 +18,8 @@
  * Why M is finite. A loss that carries an error df (float arithmetic inside the model) turns into a slope error of
  * about 3 df 2^k / nu at level k, weighted by 1/p_k: its second moment is (3 df / nu)^2 sum_{k<M} 4^k / p_k, for
  * q = 1/2 about (3 df / nu)^2 (2/7) 8^M: a standard deviation of 34 (3 df / nu) for M = 4, of 2200 (3 df / nu) for
- * M = 8. It has mean zero as far as rounding errors have, and it must stay below |grad F|. Since there is no bias to
- * fear, start from a larger nu than fd would (docs/estimators.md: nu = 1e-2 for float32 networks).
+ * M = 8. It has mean zero as far as rounding errors have, and it must stay below |grad F|. So the finest step, not the
+ * first, should be what fd would take: nu is then 2^M times that (docs/estimators.md).
  *
  * Which direction gets which level does not matter as long as levels are drawn independently of directions. So the
  * levels of a group of directions are drawn first, and neighbouring directions share a level: few, long evaluations.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fd-law: the random variable of fd, exactly in law, for losses that see a direction through k numbers only (softmax
- * regression; objective/span.h). With Q an orthonormal basis of what the batch loss sees (docs/theory.md, exact sampling),
+ * regression; objective/span.h). With Q an orthonormal basis of what the batch loss sees (proof: docs/estimators.md),
  *
  *     (1/rv) sum_r c_r u_r   =law=   (1/rv) [ Q (sum_r c_r y_r - S Q'z) + S z ],      S = sqrt(sum_r c_r^2),
  *

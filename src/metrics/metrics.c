@@ -57,15 +57,8 @@ void hdo__metrics_clear(hdo_metrics *m) {
     *m = (hdo_metrics){0};
 }
 
-static size_t batch_bytes(const hdo_metrics *m) {
-    if (m->val == NULL) return 0;
-    size_t B = (size_t)m->f->eval_batch;
-    return hdo__arena_round(B * (size_t)m->val->n_in * sizeof(float)) + hdo__arena_round(B * sizeof(int64_t)) +
-           hdo__arena_round(B * sizeof(int32_t));
-}
-
 size_t hdo__metrics_work_bytes(const hdo_metrics *m) {
-    return batch_bytes(m) + hdo__objective_work_bytes(m->f, m->f->eval_batch, 1);
+    return hdo__batch_bytes(m->val, m->f->eval_batch) + hdo__objective_work_bytes(m->f, m->f->eval_batch, 1);
 }
 
 /* ---- losses ---- */
@@ -84,14 +77,11 @@ static hdo_batch gather(const hdo_dataset *val, int batch, int k, hdo_arena *a) 
     int n = (int)(val->count - first < batch ? val->count - first : batch);
     int64_t *idx = hdo__arena_take(a, (size_t)n * sizeof(int64_t));
     int32_t *label = hdo__arena_take(a, (size_t)n * sizeof(int32_t));
-    float *in = hdo__arena_floats(a, (size_t)n * (size_t)val->n_in);
+    void *in = hdo__arena_take(a, (size_t)n * (size_t)val->n_in * sizeof(float));
     for (int i = 0; i < n; i++) idx[i] = first + i;
-    val->ops->gather(val, idx, n, NULL, in, (int32_t *)in, label);
-    return (hdo_batch){.size = n,
-                       .in = val->vocab > 0 ? NULL : in,
-                       .tok = val->vocab > 0 ? (const int32_t *)in : NULL,
-                       .label = label,
-                       .node = -1};
+    hdo_batch b = {.size = n, .node = -1};
+    hdo__batch_gather(&b, val, idx, NULL, in, label);
+    return b;
 }
 
 static void eval_task(void *p, int task, hdo_work *w) {

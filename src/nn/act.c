@@ -13,7 +13,9 @@
 
 #include "nn/nn.h"
 
-static size_t act_n(const hdo_layer *l, const hdo_pass *p) { return (size_t)p->B * p->net->value[l->out].n; }
+static size_t act_n(const hdo_layer *l, const hdo_pass *p) {
+    return (size_t)p->B * p->net->value[l->out].n;
+}
 
 static void sigmoid(size_t n, const float *x, float *y) {
     for (size_t i = 0; i < n; i++) y[i] = (float)(1.0 / (1.0 + exp(-(double)x[i])));
@@ -68,8 +70,14 @@ static void act_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     }
 }
 
-static const hdo_layer_ops act_ops = {.name = "activation", .inplace = true, .inplace_bwd = true, .needs_out = true,
-                                      .work = act_work, .fwd = act_fwd, .bwd = act_bwd, .jvp = act_jvp};
+static const hdo_layer_ops act_ops = {.name = "activation",
+                                      .inplace = true,
+                                      .inplace_bwd = true,
+                                      .needs_out = true,
+                                      .work = act_work,
+                                      .fwd = act_fwd,
+                                      .bwd = act_bwd,
+                                      .jvp = act_jvp};
 
 /* ---- GELU ---- */
 
@@ -103,8 +111,14 @@ static void gelu_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, con
     hdo__arena_rewind(p->work->arena, mark);
 }
 
-static const hdo_layer_ops gelu_ops = {.name = "gelu", .inplace = true, .inplace_bwd = true, .needs_in = true,
-                                       .work = act_work, .fwd = gelu_fwd, .bwd = gelu_bwd, .jvp = gelu_jvp};
+static const hdo_layer_ops gelu_ops = {.name = "gelu",
+                                       .inplace = true,
+                                       .inplace_bwd = true,
+                                       .needs_in = true,
+                                       .work = act_work,
+                                       .fwd = gelu_fwd,
+                                       .bwd = gelu_bwd,
+                                       .jvp = gelu_jvp};
 
 /* ---- residual sum: y = a + b, ReLU fused when asked ---- */
 
@@ -147,8 +161,13 @@ static void add_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     }
 }
 
-static const hdo_layer_ops add_ops = {
-    .name = "add", .inplace = true, .inplace_bwd = true, .work = add_work, .fwd = add_fwd, .bwd = add_bwd, .jvp = add_jvp};
+static const hdo_layer_ops add_ops = {.name = "add",
+                                      .inplace = true,
+                                      .inplace_bwd = true,
+                                      .work = add_work,
+                                      .fwd = add_fwd,
+                                      .bwd = add_bwd,
+                                      .jvp = add_jvp};
 
 /* ---- constructors ---- */
 

@@ -38,8 +38,12 @@ static void attention_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
     p->net->k->attn_jvp(&s, p->G, in, tin, out, tout, p->work->arena);
 }
 
-static const hdo_layer_ops attention_ops = {.name = "attention", .needs_in = true, .needs_out = true,
-                                            .work = attention_work, .fwd = attention_fwd, .bwd = attention_bwd,
+static const hdo_layer_ops attention_ops = {.name = "attention",
+                                            .needs_in = true,
+                                            .needs_out = true,
+                                            .work = attention_work,
+                                            .fwd = attention_fwd,
+                                            .bwd = attention_bwd,
                                             .jvp = attention_jvp};
 
 int hdo__attention_add(hdo_net *net, int in, int heads, double dropout) {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One chunk of samples through the network: logits, their tangents, their loss. The front of the network runs a few
- * samples at a time into an edge array, the tail takes the whole chunk (plan.c). Beside every function that takes memory
- * stands the one that says how much.
+ * samples at a time into an edge array, the tail takes the whole chunk (plan.c). Beside every function that takes
+ * memory stands the one that says how much.
  */
 #include <string.h>
 
 #include "nn/walk.h"
 
-static size_t floats(size_t n) { return hdo__arena_round(n * sizeof(float)); }
+static size_t floats(size_t n) {
+    return hdo__arena_round(n * sizeof(float));
+}
 
 static const float *samples_at(const hdo_pass *p, int lo) {
     return p->s->in != NULL ? p->s->in + (size_t)lo * p->net->value[0].n : NULL;
@@ -74,7 +76,9 @@ double hdo__chunk_loss(hdo_pass *p, int lo, int n, int sub, int64_t *correct) {
 }
 
 /* A value of n floats and its G tangents. */
-static size_t both(size_t n, size_t G) { return floats(n) + floats(n * G); }
+static size_t both(size_t n, size_t G) {
+    return floats(n) + floats(n * G);
+}
 
 size_t hdo__chunk_tangent_bytes(const hdo_net *net, int n, int sub, int G) {
     size_t g = (size_t)G, z = (size_t)n * (size_t)net->classes;
@@ -106,8 +110,8 @@ void hdo__chunk_tangent(hdo_pass *p, int lo, int n, int sub, float *z, float *tz
         return;
     }
     size_t width = net->value[net->layer[net->cut].in].n;
-    float *edge = hdo__arena_floats(a, width * (size_t)n);         /* (n, width) */
-    float *t_edge = hdo__arena_floats(a, width * (size_t)n * G);   /* (G, n, width) */
+    float *edge = hdo__arena_floats(a, width * (size_t)n);       /* (n, width) */
+    float *t_edge = hdo__arena_floats(a, width * (size_t)n * G); /* (G, n, width) */
     size_t inner = hdo__arena_mark(a);
     w.plan = &net->front;
     w.block = hdo__arena_floats(a, net->front.total * (size_t)sub);
@@ -132,4 +136,3 @@ void hdo__chunk_tangent(hdo_pass *p, int lo, int n, int sub, float *z, float *tz
     hdo__walk_tangent(&w);
     hdo__arena_rewind(a, mark);
 }
-

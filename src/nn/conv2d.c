@@ -23,9 +23,15 @@ static hdo_conv geometry(const hdo_layer *l, int B, int O) {
     return c;
 }
 
-static size_t row_len(const hdo_layer *l) { return (size_t)l->geo.C * (size_t)l->geo.kh * (size_t)l->geo.kw; }
-static size_t map_len(const hdo_layer *l) { return (size_t)l->geo.Ho * (size_t)l->geo.Wo; }
-static size_t in_len(const hdo_layer *l) { return (size_t)l->geo.C * (size_t)l->geo.H * (size_t)l->geo.W; }
+static size_t row_len(const hdo_layer *l) {
+    return (size_t)l->geo.C * (size_t)l->geo.kh * (size_t)l->geo.kw;
+}
+static size_t map_len(const hdo_layer *l) {
+    return (size_t)l->geo.Ho * (size_t)l->geo.Wo;
+}
+static size_t in_len(const hdo_layer *l) {
+    return (size_t)l->geo.C * (size_t)l->geo.H * (size_t)l->geo.W;
+}
 
 enum { DW_HALVES = 2 };
 
@@ -34,8 +40,9 @@ static size_t conv2d_work(const hdo_layer *l, const hdo_net *net, int B, int G) 
     size_t w = net->params.row[l->weight].len, out = (size_t)B * (size_t)l->geo.O * map_len(l);
     size_t kernel = net->k->conv_work(&c);
     size_t grad = 0, fwd = 0;
-    if (G == 0) grad = (size_t)DW_HALVES * (hdo__arena_round(w * sizeof(float)) +
-                                            hdo__arena_round((size_t)l->geo.O * sizeof(float)));
+    if (G == 0)
+        grad = (size_t)DW_HALVES *
+               (hdo__arena_round(w * sizeof(float)) + hdo__arena_round((size_t)l->geo.O * sizeof(float)));
     if (G > 0 || !net->small)
         fwd = hdo__tile_bytes(net, l->geo.O, row_len(l)) + hdo__tile_bytes(net, 1, (size_t)l->geo.O) +
               hdo__arena_round(out * sizeof(float));
@@ -61,8 +68,8 @@ static void fwd_piece(void *ctx, int lo, int hi, hdo_work *work) {
 
 /* One tile of output channels into its place in out (B, O, map): conv of x with w (n, row) goes through a temporary
  * (B, n, map) because the channels of a tile are not contiguous over the batch. */
-static void tile_into(const hdo_layer *l, const hdo_pass *p, int o, int n, const float *x, const float *w, const float *b,
-                      float *out, bool add) {
+static void tile_into(const hdo_layer *l, const hdo_pass *p, int o, int n, const float *x, const float *w,
+                      const float *b, float *out, bool add) {
     hdo_arena *a = p->work->arena;
     size_t map = map_len(l), mark = hdo__arena_mark(a), run = (size_t)n * map;
     float *tmp = hdo__arena_floats(a, (size_t)p->B * run);
@@ -79,7 +86,8 @@ static void tile_into(const hdo_layer *l, const hdo_pass *p, int o, int n, const
     hdo__arena_rewind(a, mark);
 }
 
-static void conv2d_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+static void conv2d_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                       float *aux) {
     (void)in2;
     (void)aux;
     size_t woff = hdo__param(p->net, l->weight)->off, row = row_len(l);
@@ -120,8 +128,8 @@ static void dw_piece(void *ctx, int lo, int hi, hdo_work *work) {
     conv_args *v = ctx;
     hdo_conv c = geometry(v->l, hi - lo, v->l->geo.O);
     int half = lo > 0;
-    v->p->net->k->conv_bwd_w(&c, v->in + (size_t)lo * in_len(v->l),
-                             v->dout + (size_t)lo * (size_t)c.O * map_len(v->l), v->dw[half], v->db[half], work->arena);
+    v->p->net->k->conv_bwd_w(&c, v->in + (size_t)lo * in_len(v->l), v->dout + (size_t)lo * (size_t)c.O * map_len(v->l),
+                             v->dw[half], v->db[half], work->arena);
 }
 
 static void conv2d_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
@@ -190,7 +198,8 @@ static const hdo_layer_ops conv2d_ops = {
 /* PyTorch's default: weight and bias uniform in (-1/sqrt(fan_in), 1/sqrt(fan_in)), fan_in = C kh kw. */
 int hdo__conv_add(hdo_net *net, const char *name, int in, int O, int kernel, int stride, int pad, bool bias) {
     const hdo_value *v = &net->value[in];
-    hdo_conv c = {.B = 1, .C = v->C, .H = v->H, .W = v->W, .O = O, .kh = kernel, .kw = kernel, .stride = stride, .pad = pad};
+    hdo_conv c = {
+        .B = 1, .C = v->C, .H = v->H, .W = v->W, .O = O, .kh = kernel, .kw = kernel, .stride = stride, .pad = pad};
     hdo__conv_init(&c);
     if (c.Ho < 1 || c.Wo < 1) return -1;
     hdo_value out = {.n = (size_t)O * (size_t)c.Ho * (size_t)c.Wo, .C = O, .H = c.Ho, .W = c.Wo};

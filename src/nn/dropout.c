@@ -2,7 +2,8 @@
  *
  * Dropout with an addressed mask: number j of sample b of the batch is kept, and scaled by 1 / (1 - p), iff the 16-bit
  * number b n + j of the layer's stream (two to a 32-bit word, low half first) is at least floor(p 65536). Nothing is
- * stored: every pass over the same batch makes the same mask again. The layer is linear, so all passes are one function.
+ * stored: every pass over the same batch makes the same mask again. The layer is linear, so all passes are one
+ * function.
  */
 #include <string.h>
 
@@ -63,8 +64,13 @@ static void dropout_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, 
     apply(l, p, p->G, tin, tout);
 }
 
-static const hdo_layer_ops dropout_ops = {.name = "dropout", .inplace = true, .inplace_bwd = true, .work = dropout_work,
-                                          .fwd = dropout_fwd, .bwd = dropout_bwd, .jvp = dropout_jvp};
+static const hdo_layer_ops dropout_ops = {.name = "dropout",
+                                          .inplace = true,
+                                          .inplace_bwd = true,
+                                          .work = dropout_work,
+                                          .fwd = dropout_fwd,
+                                          .bwd = dropout_bwd,
+                                          .jvp = dropout_jvp};
 
 int hdo__dropout_add(hdo_net *net, int in, double p) {
     if (!(p > 0.0)) return in;

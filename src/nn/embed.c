@@ -25,7 +25,8 @@ static void look_up(const hdo_layer *l, const hdo_pass *p, const float *table, f
     for (size_t i = 0; i < (size_t)p->B * T; i++) memcpy(out + i * D, table + (size_t)tok[i] * D, D * sizeof(float));
 }
 
-static void embed_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+static void embed_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                      float *aux) {
     (void)in, (void)in2, (void)aux;
     const hdo_param *t = hdo__param(p->net, l->weight);
     size_t mark = hdo__arena_mark(p->work->arena);
@@ -100,8 +101,13 @@ static void position_jvp(const hdo_layer *l, const hdo_pass *p, const float *in,
     }
 }
 
-static const hdo_layer_ops position_ops = {.name = "position", .inplace = true, .inplace_bwd = true, .work = table_work,
-                                           .fwd = position_fwd, .bwd = position_bwd, .jvp = position_jvp};
+static const hdo_layer_ops position_ops = {.name = "position",
+                                           .inplace = true,
+                                           .inplace_bwd = true,
+                                           .work = table_work,
+                                           .fwd = position_fwd,
+                                           .bwd = position_bwd,
+                                           .jvp = position_jvp};
 
 /* ---- constructors; PyTorch's nn.Embedding starts from N(0, 1) ---- */
 

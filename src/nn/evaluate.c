@@ -81,11 +81,14 @@ static void stack_task(void *ctx, int task, hdo_work *w) {
     }
 }
 
-static size_t floats(size_t n) { return hdo__arena_round(n * sizeof(float)); }
+static size_t floats(size_t n) {
+    return hdo__arena_round(n * sizeof(float));
+}
 
 size_t hdo__evaluate_bytes(const hdo_net *net, int batch) {
     int chunk = batch < net->chunk ? batch : net->chunk, K = models_at_once(net);
-    size_t n = (size_t)chunk, sums = 2 * hdo__arena_round((size_t)hdo__chunks(batch, net->chunk) * (size_t)K * sizeof(int64_t));
+    size_t n = (size_t)chunk,
+           sums = 2 * hdo__arena_round((size_t)hdo__chunks(batch, net->chunk) * (size_t)K * sizeof(int64_t));
     size_t plain = hdo__chunk_loss_bytes(net, chunk, net->sub);
     if (!stacks(net)) return sums + plain;
     size_t O = (size_t)net->layer[0].n_out, rows = (size_t)K * O;
@@ -122,7 +125,11 @@ void hdo__net_evaluate(const hdo_net *net, const hdo_samples *s, const float *X,
     eval.train = false;
     int most = models_at_once(net);
     for (int k = 0; k < K; k += most) {
-        eval_job j = {.net = net, .s = &eval, .X = X + (size_t)k * ld, .ld = ld, .K = K - k < most ? K - k : most,
+        eval_job j = {.net = net,
+                      .s = &eval,
+                      .X = X + (size_t)k * ld,
+                      .ld = ld,
+                      .K = K - k < most ? K - k : most,
                       .n_chunks = hdo__chunks(s->size, net->chunk)};
         eval_block(&j, w, sum + k, correct + k);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial parameters. Every tensor has its own stream (purpose HDO_RNG_INIT, sub = number of the tensor), so that adding
- * a layer at the end does not change the numbers of the layers before it.
+ * Initial parameters. Every tensor has its own stream (purpose HDO_RNG_INIT, sub = number of the tensor), so that
+ * adding a layer at the end does not change the numbers of the layers before it.
  *
  *   pytorch      what the layers of the model do in PyTorch: the fill stored in the layout
  *   he           weights N(0, 2 / fan_in), biases 0 (He et al. 2015)

@@ -177,12 +177,14 @@ static hdo_status layer_word(parser *s, const item *it, const char *name) {
     options o = {.stride = 0, .std = -1.0};
     int n = 0, k = 0, v = -1;
     bool image = !net->value[s->at].seq && !(s->at == 0 && net->vocab > 0);
-    if (s->at == 0 && net->vocab > 0 && strcmp(w, "embed") != 0) return wrong(s, it, "token data must go to an embed layer first");
+    if (s->at == 0 && net->vocab > 0 && strcmp(w, "embed") != 0)
+        return wrong(s, it, "token data must go to an embed layer first");
 
     if (strcmp(w, "linear") == 0) {
         bool classes = it->n > 1 && strcmp(it->word[1], "classes") == 0;
         if (classes) n = s->words->classes;
-        if (it->n < 2 || (!classes && !read_int(it->word[1], 1, 1 << 20, &n)) || !read_options(s, it, 2, "nobias std", &o))
+        if (it->n < 2 || (!classes && !read_int(it->word[1], 1, 1 << 20, &n)) ||
+            !read_options(s, it, 2, "nobias std", &o))
             return wrong(s, it, "expected linear N [nobias] [std S], N a number or `classes`");
         v = hdo__linear_add(net, name, s->at, n, !o.nobias);
     } else if (strcmp(w, "conv") == 0) {
@@ -218,7 +220,8 @@ static hdo_status layer_word(parser *s, const item *it, const char *name) {
         *x = (hdo_value){.n = x->n, .C = (int)x->n, .H = 1, .W = 1};
         v = s->at;
     } else if (strcmp(w, "embed") == 0) {
-        if (it->n < 2 || !read_int(it->word[1], 1, 4096, &n) || !read_options(s, it, 2, "std", &o) || s->at != 0 || net->vocab < 1)
+        if (it->n < 2 || !read_int(it->word[1], 1, 4096, &n) || !read_options(s, it, 2, "std", &o) || s->at != 0 ||
+            net->vocab < 1)
             return wrong(s, it, "expected embed WIDTH [std S] as the first layer, on token data");
         v = hdo__embed_add(net, name, s->at, n);
     } else if (strcmp(w, "position") == 0 && read_options(s, it, 1, "std", &o)) {
@@ -230,7 +233,8 @@ static hdo_status layer_word(parser *s, const item *it, const char *name) {
     } else {
         return wrong(s, it, "not a layer, or with wrong arguments (see docs/models.md)");
     }
-    if (v < 0) return wrong(s, it, "does not fit the value before it, or its name is taken, or the network is too large");
+    if (v < 0)
+        return wrong(s, it, "does not fit the value before it, or its name is taken, or the network is too large");
     if (net->value[v].n == 0 || net->value[v].n > (size_t)1 << 28) return wrong(s, it, "gives no or too many numbers");
     override_init(net, &o);
     s->at = v;

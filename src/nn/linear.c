@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linear layers: y = x W^T + b, ReLU fused when asked. A sample is `rows` rows of n_in numbers: one row for vectors, one
- * per position for sequences. With M = B * rows every pass is one or two matrix products:
+ * Linear layers: y = x W^T + b, ReLU fused when asked. A sample is `rows` rows of n_in numbers: one row for vectors,
+ * one per position for sequences. With M = B * rows every pass is one or two matrix products:
  *
  *   fwd   y (M, O) = x (M, I) W (O, I)^T            perturbed weights come as tiles of rows of W
  *   bwd   dW = dy^T x,  db = column sums of dy,  dx = dy W
@@ -17,7 +17,8 @@ static size_t linear_work(const hdo_layer *l, const hdo_net *net, int B, int G) 
     return hdo__tile_bytes(net, l->n_out, (size_t)l->n_in) + hdo__tile_bytes(net, 1, (size_t)l->n_out);
 }
 
-static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                       float *aux) {
     (void)in2;
     (void)aux;
     int M = p->B * l->rows, I = l->n_in, O = l->n_out;
@@ -87,8 +88,8 @@ static const hdo_layer_ops linear_ops = {
 int hdo__linear_add(hdo_net *net, const char *name, int in, int n_out, bool bias) {
     const hdo_value *v = &net->value[in];
     int n_in = v->seq ? v->W : (int)v->n, rows = v->seq ? v->H : 1;
-    hdo_value out = {.n = (size_t)rows * (size_t)n_out, .C = v->seq ? 1 : n_out, .H = rows, .W = v->seq ? n_out : 1,
-                     .seq = v->seq};
+    hdo_value out = {
+        .n = (size_t)rows * (size_t)n_out, .C = v->seq ? 1 : n_out, .H = rows, .W = v->seq ? n_out : 1, .seq = v->seq};
     int k = hdo__net_layer(net, &linear_ops, in, -1, out);
     if (k < 0) return -1;
     hdo_layer *l = &net->layer[k];

@@ -7,34 +7,47 @@
 
 #include "nn/nn.h"
 
-/* torchvision's basic block: two 3x3 convolutions and a residual; `down` when the shape changes. Tensor order and names
- * are torchvision's. */
-#define CONV3(name, c, s) name ": conv " c " 3 stride " s " pad 1 nobias fanout, "
-#define BLOCK(name, c)                                                                                   \
-    "save id, " CONV3(name ".conv1", c, "1") name ".bn1: batchnorm, relu, " CONV3(name ".conv2", c, "1") \
-    name ".bn2: batchnorm, add id, relu, "
-#define BLOCK_DOWN(name, c)                                                                              \
-    "save id, " CONV3(name ".conv1", c, "2") name ".bn1: batchnorm, relu, " CONV3(name ".conv2", c, "1") \
-    name ".bn2: batchnorm, save main, load id, "                                                         \
-    name ".downsample.0: conv " c " 1 stride 2 nobias fanout, " name ".downsample.1: batchnorm, add main, relu, "
+/* clang-format off */
 
-#define RESNET18                                                                                              \
-    "conv1: conv 64 7 stride 2 pad 3 nobias fanout, bn1: batchnorm, relu, pool 3 stride 2 pad 1, "            \
-    BLOCK("layer1.0", "64") BLOCK("layer1.1", "64") BLOCK_DOWN("layer2.0", "128") BLOCK("layer2.1", "128")    \
-    BLOCK_DOWN("layer3.0", "256") BLOCK("layer3.1", "256") BLOCK_DOWN("layer4.0", "512") BLOCK("layer4.1", "512") \
+/* torchvision's basic block: two 3x3 convolutions and a residual, which is projected where the shape changes. Tensor
+ * order and names are torchvision's. */
+#define CONV3(name, c, s) name ": conv " c " 3 stride " s " pad 1 nobias fanout, "
+#define NORM(name) name ": batchnorm, "
+#define BLOCK(name, c)                                           \
+    "save id, "                                                  \
+    CONV3(name ".conv1", c, "1") NORM(name ".bn1") "relu, "      \
+    CONV3(name ".conv2", c, "1") NORM(name ".bn2") "add id, relu, "
+#define BLOCK_DOWN(name, c)                                      \
+    "save id, "                                                  \
+    CONV3(name ".conv1", c, "2") NORM(name ".bn1") "relu, "      \
+    CONV3(name ".conv2", c, "1") NORM(name ".bn2") "save main, " \
+    "load id, "                                                  \
+    name ".downsample.0: conv " c " 1 stride 2 nobias fanout, "  \
+    NORM(name ".downsample.1") "add main, relu, "
+
+#define RESNET18                                                                                   \
+    "conv1: conv 64 7 stride 2 pad 3 nobias fanout, bn1: batchnorm, relu, pool 3 stride 2 pad 1, " \
+    BLOCK("layer1.0", "64") BLOCK("layer1.1", "64")                                                \
+    BLOCK_DOWN("layer2.0", "128") BLOCK("layer2.1", "128")                                         \
+    BLOCK_DOWN("layer3.0", "256") BLOCK("layer3.1", "256")                                         \
+    BLOCK_DOWN("layer4.0", "512") BLOCK("layer4.1", "512")                                         \
     "avgpool, fc: linear classes"
 
 /* A pre-norm GPT block of width 4 with 2 heads. Residual projections start at 0.02 / sqrt(2 layers) = 0.01. */
-#define GPT_BLOCK(name)                                                                                       \
-    "save r, " name ".ln_1: layernorm nobias, " name ".attn.c_attn: linear 12 nobias std 0.02, "              \
-    "attention 2 dropout, " name ".attn.c_proj: linear 4 nobias std 0.01, dropout, add r, "                   \
-    "save r, " name ".ln_2: layernorm nobias, " name ".mlp.c_fc: linear 16 nobias std 0.02, gelu, "           \
+#define GPT_BLOCK(name)                                                             \
+    "save r, " name ".ln_1: layernorm nobias, "                                     \
+    name ".attn.c_attn: linear 12 nobias std 0.02, attention 2 dropout, "           \
+    name ".attn.c_proj: linear 4 nobias std 0.01, dropout, add r, "                 \
+    "save r, " name ".ln_2: layernorm nobias, "                                     \
+    name ".mlp.c_fc: linear 16 nobias std 0.02, gelu, "                             \
     name ".mlp.c_proj: linear 4 nobias std 0.01, dropout, add r, "
 
-#define GPT                                                                                                   \
-    "transformer.wte: embed 4 std 0.02, transformer.wpe: position std 0.02, dropout, "                        \
-    GPT_BLOCK("transformer.h.0") GPT_BLOCK("transformer.h.1")                                                 \
+#define GPT                                                                            \
+    "transformer.wte: embed 4 std 0.02, transformer.wpe: position std 0.02, dropout, " \
+    GPT_BLOCK("transformer.h.0") GPT_BLOCK("transformer.h.1")                          \
     "transformer.ln_f: layernorm nobias, flatten, head: linear classes std 0.02"
+
+/* clang-format on */
 
 static const struct {
     const char *name, *text, *authors;

@@ -27,8 +27,8 @@ hdo_net *hdo__net_create(const hdo_kernels *k, int C, int H, int W, int vocab, i
 int hdo__net_layer(hdo_net *net, const hdo_layer_ops *ops, int in, int in2, hdo_value out) {
     if (net->n_layers == HDO_LAYERS_MAX) return -1;
     int k = net->n_layers++;
-    net->layer[k] = (hdo_layer){.ops = ops, .in = in, .in2 = in2, .out = net->n_values, .weight = -1, .bias = -1,
-                                .buffer = -1, .number = k};
+    net->layer[k] = (hdo_layer){
+        .ops = ops, .in = in, .in2 = in2, .out = net->n_values, .weight = -1, .bias = -1, .buffer = -1, .number = k};
     net->value[net->n_values++] = out;
     return k;
 }
@@ -68,7 +68,9 @@ size_t hdo__tile_bytes(const hdo_net *net, int rows, size_t row_len) {
     return hdo__arena_round((size_t)tile_rows(rows, row_len) * row_len * sizeof(float));
 }
 
-int hdo__pieces(const hdo_pass *p, int n) { return !p->wide || n < 4 ? 1 : n < 32 ? 2 : 4; }
+int hdo__pieces(const hdo_pass *p, int n) {
+    return !p->wide || n < 4 ? 1 : n < 32 ? 2 : 4;
+}
 
 typedef struct piece_args {
     int n, pieces;
@@ -157,7 +159,9 @@ static float *gradient_of(const hdo_walk *w, int v) {
     return w->block + w->plan->goff[w->plan->groot[v]] * (size_t)w->pass->B;
 }
 
-float *hdo__walk_dlogits(const hdo_walk *w) { return gradient_of(w, w->pass->net->layer[w->plan->last - 1].out); }
+float *hdo__walk_dlogits(const hdo_walk *w) {
+    return gradient_of(w, w->pass->net->layer[w->plan->last - 1].out);
+}
 
 void hdo__walk_reverse(const hdo_walk *w) {
     const hdo_pass *p = w->pass;

@@ -107,8 +107,8 @@ typedef struct hdo_pass {
     const float *du;
 
     /* grad */
-    float *g;  /* (d) */
-    bool add;  /* g is added to, not overwritten */
+    float *g; /* (d) */
+    bool add; /* g is added to, not overwritten */
 
     hdo_work *work;
 } hdo_pass;
@@ -141,13 +141,14 @@ enum { HDO_ACT_RELU = 1, HDO_ACT_GELU, HDO_ACT_SIGMOID };
 
 struct hdo_layer {
     const hdo_layer_ops *ops;
-    int in, in2, out;     /* value numbers; in2: -1 unless the layer has two inputs */
-    int weight, bias;     /* rows of the layout, or -1 */
-    int buffer;           /* running mean; the variance is the next row; -1 */
-    bool relu;            /* fused at the end */
-    int number;           /* position: part of the address of dropout masks */
-    int rows, n_in, n_out;/* linear: rows per sample and widths; norms: positions per channel (rows), channels (n_out) */
-    hdo_conv geo;         /* conv, pool: geometry; B is filled per pass */
+    int in, in2, out; /* value numbers; in2: -1 unless the layer has two inputs */
+    int weight, bias; /* rows of the layout, or -1 */
+    int buffer;       /* running mean; the variance is the next row; -1 */
+    bool relu;        /* fused at the end */
+    int number;       /* position: part of the address of dropout masks */
+    int rows, n_in,
+        n_out;    /* linear: rows per sample and widths; norms: positions per channel (rows), channels (n_out) */
+    hdo_conv geo; /* conv, pool: geometry; B is filled per pass */
     int act;
     int heads;
     float p, eps;
@@ -156,7 +157,7 @@ struct hdo_layer {
 
 /* Where values live: offsets in floats per sample, multiples of 16 so that offset * B stays aligned. */
 typedef struct hdo_plan {
-    int first, last; /* layers first .. last - 1 */
+    int first, last;          /* layers first .. last - 1 */
     int root[HDO_VALUES_MAX]; /* values computed in place share the memory of their root */
     size_t off[HDO_VALUES_MAX], total;
     /* grad only */
@@ -185,13 +186,13 @@ struct hdo_net {
     bool live[HDO_VALUES_MAX]; /* depends on parameters: has a tangent and a gradient */
     hdo_plan all, front, tail, grad;
     hdo_plan rest; /* all but the first layer, which evaluation may share between models */
-    int cut;      /* first layer of the tail; the front runs in short runs of samples that stay in cache */
-    int chunk;    /* samples of a forward task */
-    int sub;      /* samples of a run through the front */
-    int gchunk;   /* samples of a grad chunk */
-    int group;    /* tangents that walk together */
-    int jsub;     /* samples of a forward-mode run through the front */
-    bool small;   /* perturbed weights are written out once a task: (d) floats; otherwise tile by tile */
+    int cut;       /* first layer of the tail; the front runs in short runs of samples that stay in cache */
+    int chunk;     /* samples of a forward task */
+    int sub;       /* samples of a run through the front */
+    int gchunk;    /* samples of a grad chunk */
+    int group;     /* tangents that walk together */
+    int jsub;      /* samples of a forward-mode run through the front */
+    bool small;    /* perturbed weights are written out once a task: (d) floats; otherwise tile by tile */
 };
 
 /* ---- building: every family's constructor; returns the new value, or -1 ---- */
@@ -271,7 +272,9 @@ const float *hdo__pass_tangent(const hdo_pass *p, int r, size_t off, size_t len)
 int hdo__pass_tile(const hdo_pass *p, int rows, size_t row_len, bool tangent);
 size_t hdo__tile_bytes(const hdo_net *net, int rows, size_t row_len); /* arena bytes of one such tile */
 
-static inline const hdo_param *hdo__param(const hdo_net *net, int row) { return &net->params.row[row]; }
+static inline const hdo_param *hdo__param(const hdo_net *net, int row) {
+    return &net->params.row[row];
+}
 
 /* The stream of masks of layer l; a number in it is addressed by the place of the sample in the batch. */
 hdo_stream hdo__mask_stream(const hdo_pass *p, const hdo_layer *l);

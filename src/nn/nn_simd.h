@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Element-wise inner loops of the layers, one source (simd_nn.c) compiled per instruction set like base/simd.h. Plain C
- * is the meaning; the AVX2 build adds hand-written paths where the compiler does not find the vectors (pairs of columns,
- * rows of four).
+ * is the meaning; the AVX2 build adds hand-written paths where the compiler does not find the vectors (pairs of
+ * columns, rows of four).
  */
 #ifndef HDO_NN_NN_SIMD_H
 #define HDO_NN_NN_SIMD_H
@@ -32,7 +32,8 @@ typedef struct hdo_nn_simd {
     /* sum += dy, dot += dy (x - mean) rstd */
     void (*dots)(size_t n, const float *x, const float *dy, float mean, float rstd, double *sum, double *dot);
     /* dx = scale (dy - a - (x - mean) rstd b) */
-    void (*dx)(size_t n, const float *x, const float *dy, float mean, float rstd, float scale, float a, float b, float *dx);
+    void (*dx)(size_t n, const float *x, const float *dy, float mean, float rstd, float scale, float a, float b,
+               float *dx);
 
     /* 2x2 max-pool of one map (2 Ho, 2 Wo) with rows W apart; place (Ho, Wo): 0 1 / 2 3, or NULL. */
     void (*pool2)(int Ho, int Wo, int W, bool relu, const float *x, float *y, uint8_t *place);
@@ -42,8 +43,8 @@ typedef struct hdo_nn_simd {
     /* Layer-norm over rows of D numbers; b may be NULL. */
     void (*ln_fwd)(size_t rows, int D, float eps, const float *x, const float *w, const float *b, float *y);
     /* dw, db (D) are added to; dx may be NULL or dy. */
-    void (*ln_bwd)(size_t rows, int D, float eps, const float *x, const float *w, const float *dy, float *dx, double *dw,
-                   double *db);
+    void (*ln_bwd)(size_t rows, int D, float eps, const float *x, const float *w, const float *dy, float *dx,
+                   double *dw, double *db);
     /* ty of one tangent; tx may be NULL (zero); tb may be NULL. */
     void (*ln_jvp)(size_t rows, int D, float eps, const float *x, const float *tx, const float *w, const float *tw,
                    const float *tb, float *ty);

@@ -23,14 +23,15 @@ static const double momentum = 0.1;
 typedef struct bn_args {
     const hdo_layer *l;
     const hdo_pass *p;
-    const float *x, *tx, *out, *aux_in;
-    float *y, *ty, *aux, *dy, *dx;
-    const float *w, *b, *tw, *tb; /* (C); tw, tb: of tangent r */
+    const float *x, *out, *aux_in;
+    float *y, *aux, *dy, *dx;
+    const float *w, *b; /* (C) */
     float *dw, *db;
-    int r;
 } bn_args;
 
-static size_t at(const hdo_layer *l, int s, int c) { return ((size_t)s * (size_t)l->n_out + (size_t)c) * (size_t)l->rows; }
+static size_t at(const hdo_layer *l, int s, int c) {
+    return ((size_t)s * (size_t)l->n_out + (size_t)c) * (size_t)l->rows;
+}
 
 /* Mean and 1/sqrt(var + eps) of channel c; two passes over the numbers, and the running statistics. */
 static void channel_stats(const bn_args *v, int c, double *mean, double *rstd) {
@@ -59,8 +60,7 @@ static void channel_stats(const bn_args *v, int c, double *mean, double *rstd) {
 
 static size_t batchnorm_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
     (void)B;
-    (void)G;
-    return 2 * hdo__tile_bytes(net, 1, (size_t)l->n_out);
+    return 2 * (size_t)(G > 1 ? G : 1) * hdo__tile_bytes(net, 1, (size_t)l->n_out);
 }
 
 /* ---- batch-norm, forward ---- */
@@ -83,7 +83,9 @@ static void bn_fwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
     }
 }
 
-static int channel_pieces(const hdo_pass *p, int C) { return p->wide ? (C + CHANNELS - 1) / CHANNELS : 1; }
+static int channel_pieces(const hdo_pass *p, int C) {
+    return p->wide ? (C + CHANNELS - 1) / CHANNELS : 1;
+}
 
 static void batchnorm_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
                           float *aux) {
@@ -128,8 +130,16 @@ static void bn_bwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
 static void batchnorm_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
                           float *dout, float *din) {
     size_t woff = hdo__param(p->net, l->weight)->off, boff = hdo__param(p->net, l->bias)->off;
-    bn_args v = {.l = l, .p = p, .x = in, .out = out, .aux_in = aux, .dy = dout, .dx = din,
-                 .w = p->x + woff, .dw = p->g + woff, .db = p->g + boff};
+    bn_args v = {.l = l,
+                 .p = p,
+                 .x = in,
+                 .out = out,
+                 .aux_in = aux,
+                 .dy = dout,
+                 .dx = din,
+                 .w = p->x + woff,
+                 .dw = p->g + woff,
+                 .db = p->g + boff};
     hdo__pass_pieces(p, l->n_out, channel_pieces(p, l->n_out), bn_bwd_piece, &v);
 }
 
@@ -139,42 +149,50 @@ static void batchnorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
                           const float *tin2, float *out, float *tout) {
     (void)in2;
     (void)tin2;
-    hdo_arena *a = p->work->arena;
-    size_t S = (size_t)l->rows, C = (size_t)l->n_out, all = (size_t)p->B * C * S;
+    size_t S = (size_t)l->rows, C = (size_t)l->n_out, all = (size_t)p->B * C * S,
+           mark = hdo__arena_mark(p->work->arena);
     size_t woff = hdo__param(p->net, l->weight)->off, boff = hdo__param(p->net, l->bias)->off;
     double n = (double)p->B * (double)S;
+    const float *tw[HDO_GROUP_MAX], *tb[HDO_GROUP_MAX]; /* (C) each */
     bn_args v = {.l = l, .p = p, .x = in};
-    bool train = p->s->train;
     for (int r = 0; r < p->G; r++) {
-        size_t mark = hdo__arena_mark(a);
-        const float *tw = hdo__pass_tangent(p, r, woff, C), *tb = hdo__pass_tangent(p, r, boff, C);
-        for (int c = 0; c < l->n_out; c++) {
-            double mean, rstd, sum = 0, dot = 0;
-            channel_stats(&v, c, &mean, &rstd);
-            float m = (float)mean, rs = (float)rstd, wc = p->x[woff + (size_t)c], bc = p->x[boff + (size_t)c];
-            for (int s = 0; train && tin != NULL && s < p->B; s++) {
+        tw[r] = hdo__pass_tangent(p, r, woff, C);
+        tb[r] = hdo__pass_tangent(p, r, boff, C);
+    }
+    for (int c = 0; c < l->n_out; c++) {
+        double mean, rstd;
+        channel_stats(&v, c, &mean, &rstd);
+        float m = (float)mean, rs = (float)rstd, wc = p->x[woff + (size_t)c], bc = p->x[boff + (size_t)c];
+        for (int r = 0; r < p->G; r++) {
+            double sum = 0, dot = 0;
+            for (int s = 0; p->s->train && tin != NULL && s < p->B; s++) {
                 size_t i = at(l, s, c);
                 p->net->v->dots(S, in + i, tin + (size_t)r * all + i, m, rs, &sum, &dot);
             }
-            float ms = (float)(sum / n), md = (float)(dot / n);
+            float ms = (float)(sum / n), md = (float)(dot / n), twc = tw[r][c], tbc = tb[r][c];
             for (int s = 0; s < p->B; s++) {
-                const float *x = in + at(l, s, c), *tx = tin != NULL ? tin + (size_t)r * all + at(l, s, c) : NULL;
-                float *ty = tout + (size_t)r * all + at(l, s, c);
+                size_t k = at(l, s, c);
+                const float *x = in + k, *tx = tin != NULL ? tin + (size_t)r * all + k : NULL;
+                float *ty = tout + (size_t)r * all + k;
                 for (size_t i = 0; i < S; i++) {
-                    float xh = (x[i] - m) * rs;
-                    float t = tw[c] * xh + tb[c];
+                    float xh = (x[i] - m) * rs, t = twc * xh + tbc;
                     if (tx != NULL) t += wc * rs * (tx[i] - ms - xh * md);
                     ty[i] = l->relu && !(wc * xh + bc > 0) ? 0 : t;
                 }
             }
         }
-        hdo__arena_rewind(a, mark);
     }
+    hdo__arena_rewind(p->work->arena, mark);
     batchnorm_fwd(l, p, in, NULL, out, NULL);
 }
 
-static const hdo_layer_ops batchnorm_ops = {.name = "batchnorm", .inplace = true, .inplace_bwd = true, .needs_in = true,
-                                            .work = batchnorm_work, .fwd = batchnorm_fwd, .bwd = batchnorm_bwd,
+static const hdo_layer_ops batchnorm_ops = {.name = "batchnorm",
+                                            .inplace = true,
+                                            .inplace_bwd = true,
+                                            .needs_in = true,
+                                            .work = batchnorm_work,
+                                            .fwd = batchnorm_fwd,
+                                            .bwd = batchnorm_bwd,
                                             .jvp = batchnorm_jvp};
 
 /* ---- layer-norm: every row of n_out numbers on its own ---- */
@@ -231,8 +249,13 @@ static void layernorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
     layernorm_fwd(l, p, in, NULL, out, NULL);
 }
 
-static const hdo_layer_ops layernorm_ops = {.name = "layernorm", .inplace = true, .inplace_bwd = true, .needs_in = true,
-                                            .work = layernorm_work, .fwd = layernorm_fwd, .bwd = layernorm_bwd,
+static const hdo_layer_ops layernorm_ops = {.name = "layernorm",
+                                            .inplace = true,
+                                            .inplace_bwd = true,
+                                            .needs_in = true,
+                                            .work = layernorm_work,
+                                            .fwd = layernorm_fwd,
+                                            .bwd = layernorm_bwd,
                                             .jvp = layernorm_jvp};
 
 /* ---- constructors ---- */

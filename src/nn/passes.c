@@ -10,8 +10,9 @@
  *   loss_many    directions                         -                        activations, x + nu u (small d)
  *   evaluate     models x chunks                    -                        activations of a chunk
  *
- * Networks that couple the samples in training take the whole batch as one chunk. Large networks never write a direction
- * out: their weights are perturbed tile by tile inside the layers, which means every direction runs the whole batch.
+ * Networks that couple the samples in training take the whole batch as one chunk. Large networks never write a
+ * direction out: their weights are perturbed tile by tile inside the layers, which means every direction runs the whole
+ * batch.
  */
 #include <assert.h>
 #include <string.h>
@@ -19,7 +20,9 @@
 #include "base/vec.h"
 #include "nn/walk.h"
 
-static size_t floats(size_t n) { return hdo__arena_round(n * sizeof(float)); }
+static size_t floats(size_t n) {
+    return hdo__arena_round(n * sizeof(float));
+}
 
 /* ---- loss and logits: tasks are chunks ---- */
 
@@ -126,7 +129,8 @@ static void grad_task(void *ctx, int lane, hdo_work *w) {
     p.wide = j->wide;
     p.stats_out = j->stats_out;
     p.g = lane == 0 ? j->g : j->lane + (size_t)(lane - 1) * j->net->params.total;
-    int first = (int)((int64_t)lane * j->n_chunks / j->lanes), end = (int)((int64_t)(lane + 1) * j->n_chunks / j->lanes);
+    int first = (int)((int64_t)lane * j->n_chunks / j->lanes),
+        end = (int)((int64_t)(lane + 1) * j->n_chunks / j->lanes);
     double sum = 0;
     for (int c = first; c < end; c++) {
         int lo = c * j->chunk, n = j->s->size - lo < j->chunk ? j->s->size - lo : j->chunk;
@@ -174,7 +178,9 @@ void hdo__net_grad(const hdo_net *net, const hdo_samples *s, const float *x, hdo
 
 /* ---- sizes ---- */
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
 
 size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k) {
     int chunk = batch < net->chunk ? batch : net->chunk;
@@ -183,7 +189,8 @@ size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k) {
     switch (pass) {
     case HDO_PASS_LOSS:
         small = 2 * hdo__arena_round((size_t)hdo__chunks(batch, net->chunk) * sizeof(int64_t));
-        return small + larger(hdo__chunk_loss_bytes(net, chunk, net->sub), one ? hdo__chunk_loss_bytes(net, batch, batch) : 0);
+        return small +
+               larger(hdo__chunk_loss_bytes(net, chunk, net->sub), one ? hdo__chunk_loss_bytes(net, batch, batch) : 0);
     case HDO_PASS_GRAD: {
         int n = one ? batch : batch < net->gchunk ? batch : net->gchunk;
         int lanes = one ? 1 : lane_count(net, hdo__chunks(batch, net->gchunk));

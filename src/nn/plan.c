@@ -5,8 +5,9 @@
  * Element-wise layers work in place where their input dies. Offsets are per sample and multiplied by the batch size.
  *
  * The network is also cut once, in front of the first linear layer over whole samples: the front (convolutions,
- * attention) then runs a few samples at a time so that its large activations stay in cache, the tail takes a whole chunk
- * so that its matrix products are worth their name. All lengths depend on the network alone, never on the threads.
+ * attention) then runs a few samples at a time so that its large activations stay in cache, the tail takes a whole
+ * chunk so that its matrix products are worth their name. All lengths depend on the network alone, never on the
+ * threads.
  */
 #include <string.h>
 
@@ -20,7 +21,9 @@ typedef struct block {
 
 enum { BLOCKS_MAX = 3 * HDO_VALUES_MAX };
 
-static size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
+static size_t round16(size_t n) {
+    return (n + 15) & ~(size_t)15;
+}
 
 /* First fit, largest first; returns the total. */
 static size_t place(block *b, int n) {
@@ -50,7 +53,9 @@ static size_t place(block *b, int n) {
     return total;
 }
 
-static bool reads(const hdo_layer *l, int v) { return l->in == v || l->in2 == v; }
+static bool reads(const hdo_layer *l, int v) {
+    return l->in == v || l->in2 == v;
+}
 
 static int last_reader(const hdo_net *net, const hdo_plan *p, int v) {
     int last = -1;
@@ -66,7 +71,9 @@ static int maker(const hdo_net *net, const hdo_plan *p, int v) {
     return -1;
 }
 
-static bool keeps_out(const hdo_layer *l) { return l->ops->needs_out || l->relu; }
+static bool keeps_out(const hdo_layer *l) {
+    return l->ops->needs_out || l->relu;
+}
 
 /* The backward walk reads v. */
 static bool kept(const hdo_net *net, const hdo_plan *p, int v) {

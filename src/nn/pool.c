@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max-pool (ReLU fused when asked: max and ReLU commute, and after the pool it touches a quarter of the numbers), global
- * average pool, and bilinear resizing of the input images.
+ * Max-pool (ReLU fused when asked: max and ReLU commute, and after the pool it touches a quarter of the numbers),
+ * global average pool, and bilinear resizing of the input images.
  *
  *   max-pool   fwd  y = max over the window; positions outside the image do not count
  *              bwd  dx = dy at the first maximum, whose place in the window is kept as one byte an output
@@ -43,7 +43,9 @@ static void pool_map(const hdo_conv *c, bool relu, const float *x, float *y, uin
         }
 }
 
-static bool is_2x2(const hdo_conv *c) { return c->kh == 2 && c->kw == 2 && c->stride == 2 && c->pad == 0; }
+static bool is_2x2(const hdo_conv *c) {
+    return c->kh == 2 && c->kw == 2 && c->stride == 2 && c->pad == 0;
+}
 
 typedef struct pool_args {
     const hdo_layer *l;
@@ -69,7 +71,8 @@ static void maxpool_piece(void *ctx, int lo, int hi, hdo_work *w) {
     }
 }
 
-static void maxpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+static void maxpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                        float *aux) {
     (void)in2;
     pool_args v = {.l = l, .simd = p->net->v, .x = in, .y = out, .place = (uint8_t *)aux};
     hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), maxpool_piece, &v);
@@ -152,7 +155,8 @@ static void average(const hdo_layer *l, size_t maps, const float *x, float *y) {
     }
 }
 
-static void avgpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+static void avgpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                        float *aux) {
     (void)in2;
     (void)aux;
     average(l, (size_t)p->B * (size_t)l->geo.C, in, out);
@@ -185,7 +189,8 @@ static const hdo_layer_ops avgpool_ops = {
 /* ---- bilinear resizing of the input; half-pixel centres, as PyTorch's align_corners=False. No parameters before it,
  * so it has neither gradient nor tangent. ---- */
 
-static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
+static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
+                       float *aux) {
     (void)in2;
     (void)aux;
     const hdo_conv *c = &l->geo;
@@ -215,7 +220,8 @@ static const hdo_layer_ops resize_ops = {.name = "resize", .work = no_work, .fwd
 
 int hdo__maxpool_add(hdo_net *net, int in, int kernel, int stride, int pad) {
     const hdo_value *v = &net->value[in];
-    hdo_conv c = {.B = 1, .C = v->C, .H = v->H, .W = v->W, .O = v->C, .kh = kernel, .kw = kernel, .stride = stride, .pad = pad};
+    hdo_conv c = {
+        .B = 1, .C = v->C, .H = v->H, .W = v->W, .O = v->C, .kh = kernel, .kw = kernel, .stride = stride, .pad = pad};
     hdo__conv_init(&c);
     if (c.Ho < 1 || c.Wo < 1 || pad >= kernel || kernel > 15) return -1;
     bool relu = false;

@@ -6,8 +6,8 @@
  *   u64 little-endian N (at most 100 MB) | N bytes of JSON starting with '{', space-padded at the end | data
  *   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
  *
- * Offsets count from the start of the data, which the tensors cover exactly: sorted by offset, each begins where the one
- * before ends, the first at 0, the last at the end of the file. Empty and 0-dimensional tensors are fine.
+ * Offsets count from the start of the data, which the tensors cover exactly: sorted by offset, each begins where the
+ * one before ends, the first at 0, the last at the end of the file. Empty and 0-dimensional tensors are fine.
  */
 #include "hdo/weights.h"
 
@@ -40,8 +40,8 @@ static const struct {
     element type;
     unsigned bytes;
 } types[] = {
-    {"F32", F32, 4}, {"F16", F16, 2}, {"BF16", BF16, 2}, {"F64", F64, 8}, {"I64", I64, 8},
-    {"I32", I32, 4}, {"I16", I16, 2}, {"I8", I8, 1},     {"U64", U64, 8}, {"U32", U32, 4},
+    {"F32", F32, 4}, {"F16", F16, 2}, {"BF16", BF16, 2}, {"F64", F64, 8},         {"I64", I64, 8},
+    {"I32", I32, 4}, {"I16", I16, 2}, {"I8", I8, 1},     {"U64", U64, 8},         {"U32", U32, 4},
     {"U16", U16, 2}, {"U8", U8, 1},   {"BOOL", BOOL, 1}, {"F8_E4M3", F8_E4M3, 1}, {"F8_E5M2", F8_E5M2, 1},
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
@@ -124,7 +124,8 @@ static hdo_status read_header(hdo_tensors *t, uint64_t data_len, hdo_error *e) {
         if (strcmp(key, "__metadata__") == 0) {
             const char *k;
             json_t *v;
-            json_object_foreach(value, k, v) if (!json_is_string(v)) return bad(e, key, "holds something else than text");
+            json_object_foreach(value, k, v) if (!json_is_string(v)) return bad(e, key,
+                                                                                "holds something else than text");
             continue;
         }
         hdo_status st = read_row(key, value, data_len, &t->row[t->n], e);
@@ -138,8 +139,9 @@ static hdo_status read_header(hdo_tensors *t, uint64_t data_len, hdo_error *e) {
         if (t->row[i].begin > at) return bad(e, t->row[i].name, "leaves a hole before it");
         at = t->row[i].end;
     }
-    if (at != data_len) return hdo__fail(e, HDO_E_DATA, "not a sound safetensors file: %llu bytes at the end belong to no tensor",
-                                         (unsigned long long)(data_len - at));
+    if (at != data_len)
+        return hdo__fail(e, HDO_E_DATA, "not a sound safetensors file: %llu bytes at the end belong to no tensor",
+                         (unsigned long long)(data_len - at));
     return HDO_OK;
 }
 
@@ -148,9 +150,12 @@ hdo_status hdo_tensors_parse(hdo_tensors **out, const void *data, size_t len, hd
     *out = NULL;
     if (len < 8) return hdo__fail(e, HDO_E_DATA, "not a safetensors file: it is shorter than 8 bytes");
     uint64_t n = little(p, 8);
-    if (n > HEADER_MAX) return hdo__fail(e, HDO_E_DATA, "not a safetensors file: its header would be longer than 100 MB");
-    if (n > len - 8) return hdo__fail(e, HDO_E_DATA, "not a safetensors file, or cut off: the header is longer than the file");
-    if (n < 2 || p[8] != '{') return hdo__fail(e, HDO_E_DATA, "not a safetensors file: the header does not start with '{'");
+    if (n > HEADER_MAX)
+        return hdo__fail(e, HDO_E_DATA, "not a safetensors file: its header would be longer than 100 MB");
+    if (n > len - 8)
+        return hdo__fail(e, HDO_E_DATA, "not a safetensors file, or cut off: the header is longer than the file");
+    if (n < 2 || p[8] != '{')
+        return hdo__fail(e, HDO_E_DATA, "not a safetensors file: the header does not start with '{'");
     hdo_tensors *t = calloc(1, sizeof *t);
     if (t == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory reading tensors");
     json_error_t je;
@@ -199,7 +204,9 @@ void hdo_tensors_close(hdo_tensors *t) {
 
 /* ---- asking ---- */
 
-int hdo_tensors_count(const hdo_tensors *t) { return t->n; }
+int hdo_tensors_count(const hdo_tensors *t) {
+    return t->n;
+}
 
 const hdo_tensor_info *hdo_tensors_at(const hdo_tensors *t, int i) {
     assert(i >= 0 && i < t->n);
@@ -228,7 +235,9 @@ int hdo_tensors_note_at(const hdo_tensors *t, int i, const char **key, const cha
     return 0;
 }
 
-const void *hdo_tensors_bytes(const hdo_tensors *t, int i) { return t->data + hdo_tensors_at(t, i)->begin; }
+const void *hdo_tensors_bytes(const hdo_tensors *t, int i) {
+    return t->data + hdo_tensors_at(t, i)->begin;
+}
 
 hdo_status hdo_tensors_read(const hdo_tensors *t, int i, float *out) {
     const hdo_tensor_info *r = hdo_tensors_at(t, i);
@@ -266,7 +275,8 @@ hdo_status hdo_tensors_read(const hdo_tensors *t, int i, float *out) {
 static json_t *describe(const hdo_tensor_out *r, uint64_t begin, uint64_t end) {
     json_t *shape = json_array();
     for (int i = 0; i < r->n_dim; i++) json_array_append_new(shape, json_integer((json_int_t)r->dim[i]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)begin,
+                     (json_int_t)end);
 }
 
 hdo_status hdo_tensors_format(const hdo_tensor_out *rows, int n, const char *const *notes, void **data, size_t *len,
@@ -320,7 +330,8 @@ hdo_status hdo_tensors_format(const hdo_tensor_out *rows, int n, const char *con
     return HDO_OK;
 }
 
-hdo_status hdo_tensors_write(const char *path, const hdo_tensor_out *rows, int n, const char *const *notes, hdo_error *e) {
+hdo_status hdo_tensors_write(const char *path, const hdo_tensor_out *rows, int n, const char *const *notes,
+                             hdo_error *e) {
     void *data;
     size_t len;
     hdo_status st = hdo_tensors_format(rows, n, notes, &data, &len, e);

@@ -11,7 +11,9 @@
 
 enum { LANES = 8 }; /* partial sums: enough to hide the latency of an addition */
 
-static double add_lanes(const double *s) { return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])); }
+static double add_lanes(const double *s) {
+    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
 
 /* ---- loops the compiler vectorises ---- */
 
@@ -155,7 +157,8 @@ static inline void pool_eight(const float *p, const float *q, int ox, __m256 flo
     __m256i ra = _mm256_srli_epi32(_mm256_castps_si256(_mm256_cmp_ps(a1, a0, _CMP_GT_OQ)), 31);
     __m256i rb = _mm256_srli_epi32(_mm256_castps_si256(_mm256_cmp_ps(b1, b0, _CMP_GT_OQ)), 31);
     __m256 low = _mm256_cmp_ps(b, a, _CMP_GT_OQ);
-    __m256 at = _mm256_blendv_ps(_mm256_castsi256_ps(ra), _mm256_castsi256_ps(_mm256_add_epi32(rb, _mm256_set1_epi32(2))), low);
+    __m256 at =
+        _mm256_blendv_ps(_mm256_castsi256_ps(ra), _mm256_castsi256_ps(_mm256_add_epi32(rb, _mm256_set1_epi32(2))), low);
     __m256i i32 = _mm256_castps_si256(IN_ORDER(at));
     __m128i i16 = _mm_packs_epi32(_mm256_castsi256_si128(i32), _mm256_extracti128_si256(i32, 1));
     _mm_storel_epi64((__m128i *)(void *)(place + ox), _mm_packus_epi16(i16, i16));
@@ -278,7 +281,8 @@ static inline void store_rows(float *y, cols c) {
 }
 
 static inline __m256 mean4(cols v) {
-    return _mm256_mul_ps(_mm256_set1_ps(0.25f), _mm256_add_ps(_mm256_add_ps(v.c[0], v.c[1]), _mm256_add_ps(v.c[2], v.c[3])));
+    return _mm256_mul_ps(_mm256_set1_ps(0.25f),
+                         _mm256_add_ps(_mm256_add_ps(v.c[0], v.c[1]), _mm256_add_ps(v.c[2], v.c[3])));
 }
 
 /* xh and 1/sqrt(var + eps) of eight rows. */
@@ -324,8 +328,8 @@ static void ln_fwd(size_t rows, int D, float eps, const float *x, const float *w
     }
 }
 
-static void ln_bwd(size_t rows, int D, float eps, const float *x, const float *w, const float *dy, float *dx, double *dw,
-                   double *db) {
+static void ln_bwd(size_t rows, int D, float eps, const float *x, const float *w, const float *dy, float *dx,
+                   double *dw, double *db) {
     size_t m = 0;
 #if defined(__AVX2__)
     cols sw, sb;
@@ -403,7 +407,21 @@ static void ln_jvp(size_t rows, int D, float eps, const float *x, const float *t
     }
 }
 
-const hdo_nn_simd HDO_ISA_FN(hdo__nn) = {
-    .relu = relu, .relu_mask = relu_mask, .bias = bias, .columns = columns, .mul = mul, .add = add, .sum = sum,
-    .sum_sq = sum_sq, .affine = affine, .dots = dots, .dx = norm_dx, .pool2 = pool2, .pool2_back = pool2_back,
-    .pool2_pick = pool2_pick, .ln_fwd = ln_fwd, .ln_bwd = ln_bwd, .ln_jvp = ln_jvp, .keep = keep_words};
+const hdo_nn_simd HDO_ISA_FN(hdo__nn) = {.relu = relu,
+                                         .relu_mask = relu_mask,
+                                         .bias = bias,
+                                         .columns = columns,
+                                         .mul = mul,
+                                         .add = add,
+                                         .sum = sum,
+                                         .sum_sq = sum_sq,
+                                         .affine = affine,
+                                         .dots = dots,
+                                         .dx = norm_dx,
+                                         .pool2 = pool2,
+                                         .pool2_back = pool2_back,
+                                         .pool2_pick = pool2_pick,
+                                         .ln_fwd = ln_fwd,
+                                         .ln_bwd = ln_bwd,
+                                         .ln_jvp = ln_jvp,
+                                         .keep = keep_words};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Objective over a network: mlp, cnn2, cnn3, resnet18, transformer, custom, and logistic in the authors' reading. All
- * arithmetic is the engine's (src/nn); this file checks what comes from outside (sizes, labels, tokens), turns sums into
- * means and the layout into the interface's tensors.
+ * arithmetic is the engine's (src/nn); this file checks what comes from outside (sizes, labels, tokens), turns sums
+ * into means and the layout into the interface's tensors.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,9 +18,13 @@ typedef struct network {
     hdo_tensor *rows; /* (n_tensors + n_buffers) */
 } network;
 
-static const network *self(const hdo_objective *f) { return (const network *)f; }
+static const network *self(const hdo_objective *f) {
+    return (const network *)f;
+}
 
-const hdo_net *hdo__network_net(const hdo_objective *f) { return self(f)->net; }
+const hdo_net *hdo__network_net(const hdo_objective *f) {
+    return self(f)->net;
+}
 
 static void network_destroy(hdo_objective *f) {
     network *o = (network *)f;
@@ -28,7 +33,9 @@ static void network_destroy(hdo_objective *f) {
     hdo__free(o);
 }
 
-static size_t network_work_bytes(const hdo_objective *f, int batch, int k) { return hdo__net_work(self(f)->net, batch, k); }
+static size_t network_work_bytes(const hdo_objective *f, int batch, int k) {
+    return hdo__net_work(self(f)->net, batch, k);
+}
 
 static hdo_status network_init(const hdo_objective *f, uint64_t seed, float *x) {
     hdo__net_init(self(f)->net, self(f)->init.id, self(f)->init.arg, seed, x);
@@ -45,8 +52,13 @@ static hdo_status samples_init(const network *o, const hdo_batch *b, hdo_samples
     size_t n = tokens ? (size_t)b->size * o->net->value[0].n : 0;
     for (size_t i = 0; i < n; i++)
         if (b->tok[i] < 0 || b->tok[i] >= o->net->vocab) return HDO_E_DATA;
-    *s = (hdo_samples){.size = b->size, .in = tokens ? NULL : b->in, .tok = tokens ? b->tok : NULL, .label = b->label,
-                       .seed = b->seed, .node = (uint32_t)(b->node < 0 ? 0 : b->node), .step = (uint64_t)b->step,
+    *s = (hdo_samples){.size = b->size,
+                       .in = tokens ? NULL : b->in,
+                       .tok = tokens ? b->tok : NULL,
+                       .label = b->label,
+                       .seed = b->seed,
+                       .node = (uint32_t)(b->node < 0 ? 0 : b->node),
+                       .step = (uint64_t)b->step,
                        .train = b->train};
     return HDO_OK;
 }
@@ -118,21 +130,27 @@ static hdo_status build(const hdo_problem *p, hdo_net *net, hdo_error *e) {
     const hdo_model_config *m = &p->config->model;
     bool authors = m->reading.id == HDO_READING_AUTHORS, custom = strcmp(m->name, "custom") == 0;
     const char *text = custom ? m->layers : hdo__model_text(m->name, authors);
-    char resized[64 + 4096];
+    char resized[8192];
     if (text == NULL) return hdo__fail(e, HDO_E_CONFIG, "model.name: \"%s\" is not a network.", m->name);
     if (custom && text[0] == '\0')
-        return hdo__fail(e, HDO_E_CONFIG, "model.layers: a custom network needs its layers, for example "
-                                          "\"linear 128, relu, linear classes\".");
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "model.layers: a custom network needs its layers, for example "
+                         "\"linear 128, relu, linear classes\".");
     bool tokens = p->train->vocab > 0;
     if (strcmp(m->name, "transformer") == 0 && !tokens)
-        return hdo__fail(e, HDO_E_CONFIG, "model.name: the transformer reads tokens; data.name must be a token data set "
-                                          "such as brackets.");
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "model.name: the transformer reads tokens; data.name must be a token data set "
+                         "such as brackets.");
     if (!custom && strcmp(m->name, "transformer") != 0 && tokens)
-        return hdo__fail(e, HDO_E_CONFIG, "model.name: \"%s\" reads numbers, the data set holds tokens; use transformer "
-                                          "or custom.", m->name);
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "model.name: \"%s\" reads numbers, the data set holds tokens; use transformer "
+                         "or custom.",
+                         m->name);
     if (strcmp(m->name, "resnet18") == 0 && m->input_size > 0 &&
         (p->train->shape[1] != m->input_size || p->train->shape[2] != m->input_size)) {
-        snprintf(resized, sizeof resized, "input: resize %d, %s", (int)m->input_size, text);
+        int n = snprintf(resized, sizeof resized, "input: resize %d, %s", (int)m->input_size, text);
+        assert(n > 0 && (size_t)n < sizeof resized); /* the description of resnet18 is half as long */
+        (void)n;
         text = resized;
     }
     hdo_net_words words = {.classes = p->train->classes, .dropout = m->dropout};
@@ -174,10 +192,16 @@ hdo_status hdo__network_create(const hdo_problem *p, hdo_objective **out, hdo_er
     tensors_of(&net->buffers, o->rows + net->params.n);
     o->net = net;
     o->init = p->config->model.init;
-    o->base = (hdo_objective){.ops = &network_ops, .d = net->params.total, .n_buf = net->buffers.total,
-                              .tensors = o->rows, .n_tensors = net->params.n,
-                              .buffers = o->rows + net->params.n, .n_buffers = net->buffers.n,
-                              .has_accuracy = true, .eval_models = 64, .eval_batch = 256};
+    o->base = (hdo_objective){.ops = &network_ops,
+                              .d = net->params.total,
+                              .n_buf = net->buffers.total,
+                              .tensors = o->rows,
+                              .n_tensors = net->params.n,
+                              .buffers = o->rows + net->params.n,
+                              .n_buffers = net->buffers.n,
+                              .has_accuracy = true,
+                              .eval_models = 64,
+                              .eval_batch = 256};
     *out = &o->base;
     return HDO_OK;
 fail:

@@ -3,7 +3,7 @@
  * Batch losses that see a direction through few numbers: F(x + nu u) depends on u only through A u, where A (rows x d)
  * is fixed by the batch. Softmax regression is the case in hand: A u are the changes of the logits. With Q (d x k) an
  * orthonormal basis of the row space of A, a Gaussian direction splits into Q y, which the loss sees, and a part it
- * does not see; that is what makes `fd-law` exact in law at O(d + rv k) (docs/theory.md, exact sampling).
+ * does not see; that is what makes `fd-law` exact in law at O(d + rv k) (docs/estimators.md).
  *
  * A part of the loss that does see all of u, such as an l2 term, is left to `rest`, which differentiates it exactly.
  */

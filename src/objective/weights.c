@@ -74,10 +74,12 @@ hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int c
         int how = match(m, info, classes);
         if (how == MATCH_NONE) return refuse(m, info, e);
         if (strncmp(info->dtype, "F8", 2) == 0)
-            return hdo__fail(e, HDO_E_DATA, "tensor '%s' of the weights is stored as %s, which cannot be read", m->name, info->dtype);
+            return hdo__fail(e, HDO_E_DATA, "tensor '%s' of the weights is stored as %s, which cannot be read", m->name,
+                             info->dtype);
         if (how == MATCH_HEAD) {
             r.initialised++;
-            say(&r, "initialised: %s (the file has %lld classes, the data %d)\n", m->name, (long long)info->dim[0], classes);
+            say(&r, "initialised: %s (the file has %lld classes, the data %d)\n", m->name, (long long)info->dim[0],
+                classes);
         } else {
             r.loaded++;
             r.numbers += m->len;
@@ -88,11 +90,13 @@ hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int c
         if (in_model(f, name)) continue;
         r.skipped++;
         size_t len = strlen(name), tail = strlen(".num_batches_tracked");
-        if (len > tail && strcmp(name + len - tail, ".num_batches_tracked") == 0) continue; /* every batch-norm has one */
+        if (len > tail && strcmp(name + len - tail, ".num_batches_tracked") == 0)
+            continue; /* every batch-norm has one */
         say(&r, "skipped: %s (no place in the model)\n", name);
     }
-    if (r.loaded == 0) return hdo__fail(e, HDO_E_DATA, "the weights hold no tensor of this model (first name wanted: '%s')",
-                                        n > 0 ? row_of(f, 0)->name : "");
+    if (r.loaded == 0)
+        return hdo__fail(e, HDO_E_DATA, "the weights hold no tensor of this model (first name wanted: '%s')",
+                         n > 0 ? row_of(f, 0)->name : "");
     for (int i = 0; i < n; i++) {
         const hdo_tensor *m = row_of(f, i);
         int k = hdo_tensors_find(t, m->name);
@@ -112,7 +116,8 @@ hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char 
     if (rows == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory writing '%s'", path);
     for (int i = 0; i < n; i++) {
         const hdo_tensor *m = row_of(f, i);
-        rows[i] = (hdo_tensor_out){.name = m->name, .n_dim = m->n_dim, .data = x + m->off + (i < f->n_tensors ? 0 : f->d)};
+        rows[i] =
+            (hdo_tensor_out){.name = m->name, .n_dim = m->n_dim, .data = x + m->off + (i < f->n_tensors ? 0 : f->d)};
         for (int k = 0; k < m->n_dim; k++) rows[i].dim[k] = m->dim[k];
     }
     hdo_status st = hdo_tensors_write(path, rows, n, notes, e);

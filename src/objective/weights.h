@@ -6,19 +6,19 @@
 #include "objective/objective.h"
 
 typedef struct hdo_weights_report {
-    int loaded;          /* tensors copied from the file */
-    int initialised;     /* tensors of the model left as they were: not in the file, or a head of another size */
-    int skipped;         /* tensors of the file the model has no place for */
-    size_t numbers;      /* parameters and buffers copied */
-    char text[2048];     /* lines for people: what was replaced, initialised, skipped; cut if too long */
+    int loaded;      /* tensors copied from the file */
+    int initialised; /* tensors of the model left as they were: not in the file, or a head of another size */
+    int skipped;     /* tensors of the file the model has no place for */
+    size_t numbers;  /* parameters and buffers copied */
+    char text[2048]; /* lines for people: what was replaced, initialised, skipped; cut if too long */
 } hdo_weights_report;
 
-/* Copies tensors of the file into x (d + n_buf), which must hold an initialised model. A tensor whose shape differs from
- * the model's only in its first dimension, where the model has `classes`, is a head for other classes: it keeps its
- * initial values. Any other difference, or a file without a single tensor of the model, is HDO_E_DATA. report may be
- * NULL. On failure x is untouched. */
-hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int classes, float *x, hdo_weights_report *report,
-                             hdo_error *e);
+/* Copies tensors of the file into x (d + n_buf), which must hold an initialised model. A tensor whose shape differs
+ * from the model's only in its first dimension, where the model has `classes`, is a head for other classes: it keeps
+ * its initial values. Any other difference, or a file without a single tensor of the model, is HDO_E_DATA. report may
+ * be NULL. On failure x is untouched. */
+hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int classes, float *x,
+                             hdo_weights_report *report, hdo_error *e);
 
 /* Writes parameters and buffers of x under their names. notes: see hdo_tensors_write. */
 hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char *const *notes, const char *path,

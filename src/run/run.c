@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -56,16 +57,10 @@ hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t
     size_t B = (size_t)c->batch;
     int64_t *idx = hdo__arena_take(a, B * sizeof(int64_t));
     int32_t *label = hdo__arena_take(a, B * sizeof(int32_t));
-    float *in = hdo__arena_floats(a, B * (size_t)r->train->n_in);
+    void *in = hdo__arena_take(a, B * (size_t)r->train->n_in * sizeof(float));
     hdo__sampler_batch(r->shards, (uint64_t)r->config.seed, node, number, c->batch, idx);
     hdo_stream augment = hdo__stream((uint64_t)r->config.seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)r->step, 0);
-    r->train->ops->gather(r->train, idx, c->batch, r->config.data.augment ? &augment : NULL, in, (int32_t *)in, label);
-    if (r->train->vocab > 0) {
-        b.tok = (const int32_t *)in;
-    } else {
-        b.in = in;
-    }
-    b.label = label;
+    hdo__batch_gather(&b, r->train, idx, r->config.data.augment ? &augment : NULL, in, label);
     return b;
 }
 
@@ -79,8 +74,13 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
 
     hdo_batch batch = hdo__run_batch(r, c, node, r->batches[i], w->arena);
     float *g = hdo__arena_floats(w->arena, d + n_buf);
+    float *copy = NULL; /* asynchronous: others may change the row meanwhile */
+    if (r->async != NULL) {
+        copy = hdo__arena_floats(w->arena, d + n_buf);
+        hdo__async_read(r->async, i, d + n_buf, copy);
+    }
     hdo_request q = {.batch = &batch,
-                     .x = x,
+                     .x = copy != NULL ? copy : x,
                      .seed = (uint64_t)r->config.seed,
                      .node = (uint32_t)node,
                      .step = r->step,
@@ -93,8 +93,12 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     res->jvp = info.jvp;
     res->g2 = hdo__sumsq(d, g);
     if (res->status == HDO_OK) {
+        bool checked = r->async != NULL && hdo__async_checked(r->async);
+        if (r->async != NULL) hdo__async_lock(r->async, i);
+        if (checked) memcpy(copy, x, d * sizeof(float));
         hdo__update_apply(&c->update, d, r->lr[k], x, g, mom);
         if (n_buf > 0) memcpy(x + d, g + d, n_buf * sizeof(float));
+        if (r->async != NULL) hdo__async_unlock(r->async, i, checked ? copy : NULL);
     }
     r->batches[i]++;
     hdo__arena_rewind(w->arena, mark);
@@ -152,12 +156,17 @@ static void run_tasks(hdo_run *r, step_ctx *c, hdo_task fn) {
 
 /* Over nodes when there are enough of them, otherwise one node after the other with the team inside. */
 static void local_steps(hdo_run *r, step_ctx *c) {
+    double start = hdo__now_s();
     if (c->n >= r->team.threads || !worth_threads(r)) {
         run_tasks(r, c, step_task);
-        return;
+    } else {
+        hdo_work w = {&r->team.arena[0], &r->team};
+        for (int k = 0; k < c->n; k++) local_step(r, r->own[k], &w);
     }
-    hdo_work w = {&r->team.arena[0], &r->team};
-    for (int k = 0; k < c->n; k++) local_step(r, r->own[k], &w);
+    if (r->slow > 1.0) { /* mpi.slow: a straggler for experiments */
+        double s = (r->slow - 1.0) * (hdo__now_s() - start);
+        nanosleep(&(struct timespec){.tv_sec = (time_t)s, .tv_nsec = (long)(1e9 * (s - floor(s)))}, NULL);
+    }
 }
 
 /* Adds up what the nodes reported, in the order they stepped. False when a loss stopped being finite. */
@@ -282,6 +291,7 @@ static unsigned opinion(const hdo_run *r) {
     double now = hdo__now_s(), limit = r->config.stop.time_s, every = r->config.checkpoint.every_s;
     if (limit > 0.0 && now - r->start_s > limit) say |= HDO_SAY_TIMEOUT;
     if (every > 0.0 && now - r->saved_s >= every) say |= HDO_SAY_SAVE;
+    if (r->transport->rank != 0) say &= ~(unsigned)HDO_SAY_SAVE; /* a signal comes to all, not in the same step */
     return say;
 }
 
@@ -321,6 +331,67 @@ static hdo_status one_step(hdo_run *r, hdo_error *e) {
         r->stop = HDO_TIMEOUT;
     }
     return st;
+}
+
+static void own_counts(hdo_run *r, double c[5], bool put) {
+    int64_t *count[5] = {&r->interactions, &r->bytes, &r->forward, &r->backward, &r->jvp};
+    for (int k = 0; k < 5; k++) {
+        if (put) {
+            *count[k] = (int64_t)c[k];
+        } else {
+            c[k] = (double)*count[k];
+        }
+    }
+}
+
+/* The end of an asynchronous run: everybody waits for everybody, once; counts become those of all ranks. */
+static hdo_status end_async(hdo_run *r, hdo_error *e) {
+    unsigned say = 0;
+    own_counts(r, r->drifted.counts, false);
+    hdo_status st = hdo__async_finish(r->async, r->step_s / (double)(r->step > 0 ? r->step : 1), &say, &r->drifted, e);
+    if (st != HDO_OK) return st;
+    own_counts(r, r->drifted.counts, true);
+    r->interactions += (int64_t)r->drifted.exchanges;
+    r->bytes += 2 * (int64_t)r->drifted.exchanges * (int64_t)(r->rows.len * sizeof(float));
+    r->said = say;
+    if ((say & HDO_SAY_NOT_FINITE) != 0) {
+        r->stop = HDO_DIVERGED;
+    } else if ((say & HDO_SAY_STOP) != 0) {
+        r->stop = HDO_STOPPED;
+    } else if ((say & HDO_SAY_TIMEOUT) != 0) {
+        r->stop = HDO_TIMEOUT;
+    }
+    hdo__async_destroy(r->async);
+    r->async = NULL;
+    return HDO_OK;
+}
+
+/* A step of this rank's nodes, in its own time (mpi.async). */
+static hdo_status one_own_step(hdo_run *r, hdo_error *e) {
+    hdo_plan plan;
+    hdo_status st = HDO_OK;
+    if (r->async == NULL) {
+        const float *x0 = r->step == 0 ? r->start : NULL;
+        if (x0 != NULL) memcpy(r->start, r->rows.X, r->rows.ld * sizeof(float));
+        st = hdo__async_create(&r->async, r->transport, &r->rows, r->config.mpi.deadline_s, x0, r->objective->d, e);
+        if (st != HDO_OK) return st;
+    }
+    hdo__mixer_plan(&r->mixer, r->step, &plan);
+    choose_active(r, &plan);
+    for (int k = 0; k < r->n_classes; k++) r->lr[k] = hdo__schedule_lr(&r->classes[k].schedule, r->step);
+    step_ctx c = {.r = r, .plan = &plan, .n = r->n_own};
+    local_steps(r, &c);
+    memcpy(r->active, r->own, (size_t)r->n_own * sizeof(int32_t)); /* figures are of this rank's nodes */
+    r->n_active = r->n_own;
+    bool finite = collect(r, &st);
+    int pairs = hdo__async_mix(r->async, &plan, r->step);
+    r->interactions += pairs;
+    r->bytes += 2 * (int64_t)pairs * (int64_t)(r->rows.len * sizeof(float));
+    r->step++;
+    if (st != HDO_OK) hdo__run_log(r, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
+    unsigned say = opinion(r) & ~(unsigned)HDO_SAY_SAVE;
+    say = hdo__async_say(r->async, say | (finite && st == HDO_OK ? 0 : HDO_SAY_NOT_FINITE));
+    return say != 0 || r->step >= r->config.warmup + r->config.steps ? end_async(r, e) : HDO_OK;
 }
 
 /* trace.jsonl: what the theory speaks about, after every step. */
@@ -395,6 +466,7 @@ static void judge(hdo_run *r) {
 bool hdo__run_due(const hdo_run *r) {
     int64_t total = r->config.warmup + r->config.steps;
     bool last = r->step >= total || r->stop != HDO_RUNNING;
+    if (r->config.mpi.async && r->transport->ranks > 1) return last || r->step == 0; /* there is no common step before */
     return last || r->step == 0 || (r->config.eval.every > 0 && r->step % r->config.eval.every == 0);
 }
 
@@ -450,17 +522,18 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
     }
     for (int64_t k = 0; k < n_steps && r->stop == HDO_RUNNING && st == HDO_OK; k++) {
         double t0 = hdo__now_s();
-        st = one_step(r, e);
+        bool own_time = r->config.mpi.async && r->transport->ranks > 1;
+        st = own_time ? one_own_step(r, e) : one_step(r, e);
         double spent = hdo__now_s() - t0;
         r->step_s += spent;
         if (r->timed_steps++ == 0 || (r->timed_steps <= TIMED_STEPS && spent < r->timed_s)) r->timed_s = spent;
         if (r->timed_steps == TIMED_STEPS) r->quickest_s = r->timed_s;
-        if (st == HDO_OK && r->config.eval.trace && r->dir[0] != '\0') st = trace(r, e);
+        if (st == HDO_OK && r->config.eval.trace && r->dir[0] != '\0' && !own_time) st = trace(r, e);
         if (st == HDO_OK && hdo__run_due(r)) {
             st = evaluate(r, e);
             if (st == HDO_OK) judge(r);
         }
-        if (st == HDO_OK) st = save_if_due(r, e);
+        if (st == HDO_OK && !own_time) st = save_if_due(r, e);
     }
     if (st == HDO_OK && r->stop != HDO_RUNNING) st = conclude(r, e);
     if (why != NULL) *why = r->stop;
@@ -531,6 +604,8 @@ void hdo_run_destroy(hdo_run *r) {
     if (r->log_fd >= 0) close(r->log_fd);
     if (r->trace_fd >= 0) close(r->trace_fd);
     for (int k = 0; k < r->n_classes; k++) hdo__schedule_clear(&r->classes[k].schedule);
+    hdo__async_destroy(r->async);
+    hdo__free(r->start);
     hdo__churn_clear(&r->churn);
     hdo__team_clear(&r->team);
     hdo__metrics_clear(&r->metrics);

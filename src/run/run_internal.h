@@ -9,6 +9,7 @@
 #define HDO_RUN_RUN_INTERNAL_H
 
 #include "base/team.h"
+#include "run/async.h"
 #include "estimator/estimator.h"
 #include "hdo/run.h"
 #include "metrics/metrics.h"
@@ -85,6 +86,10 @@ struct hdo_run {
     int64_t writer;         /* process id of rank 0, for temporary names */
     int64_t saved_step;     /* of the last checkpoint; -1: none */
     double saved_s;
+    hdo_async *async;       /* NULL unless mpi.async, and before the first step */
+    hdo_async_stats drifted; /* its statistics, at the end */
+    float *start;           /* (ld): the common start, kept for its check of the mean; NULL otherwise */
+    double slow;            /* this rank takes that many times as long for its local steps; 1: as it is */
     int log_fd;             /* log.txt, or -1 */
     int trace_fd;           /* trace.jsonl, or -1 */
 };
@@ -108,6 +113,7 @@ hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);
 hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e);
 /* Refuses a run whose part on this rank does not fit into the memory it may use. */
 hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t scratch_bytes, hdo_error *e);
+hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e); /* mpi.async and mpi.slow make sense here */
 hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e); /* all ranks fail if one does */
 hdo_status hdo__run_share_dir(hdo_run *r, hdo_status st, hdo_error *e); /* rank 0 tells where the folder is */
 

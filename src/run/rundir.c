@@ -77,6 +77,21 @@ static void put_classes(hdo_json *j, const hdo_run *r) {
     hdo__json_end(j, ']');
 }
 
+static void put_async(hdo_json *j, const hdo_async_stats *s) {
+    double n = s->exchanges > 0.0 ? s->exchanges : 1.0;
+    hdo__json_object(j, "async");
+    hdo__json_int(j, "exchanges", (int64_t)s->exchanges);
+    hdo__json_int(j, "missed", (int64_t)s->missed);
+    hdo__json_real(j, "stale_steps_mean", s->stale_sum / n);
+    hdo__json_real(j, "stale_steps_max", s->stale_max);
+    hdo__json_real(j, "gap_steps_mean", s->gap_sum / n);
+    hdo__json_real(j, "gap_steps_max", s->gap_max);
+    hdo__json_real(j, "step_s_fastest", s->step_s_min);
+    hdo__json_real(j, "step_s_slowest", s->step_s_max);
+    hdo__json_real(j, "mean_residual", s->residual); /* how far the mean is from start + updates; eval.trace */
+    hdo__json_end(j, '}');
+}
+
 char *hdo_run_summary(const hdo_run *r) {
     hdo_json j;
     char hex[65];
@@ -115,6 +130,7 @@ char *hdo_run_summary(const hdo_run *r) {
         hdo__json_int(&j, "wire_messages", (int64_t)r->wire[1]);
         hdo__json_real(&j, "wait_s_mean", r->wire[2] / r->transport->ranks);
         hdo__json_real(&j, "wait_s_max", r->wire[3]);
+        if (r->config.mpi.async) put_async(&j, &r->drifted);
         hdo__json_end(&j, '}');
     }
     hdo__json_text(&j, "dir", r->dir[0] != '\0' ? r->dir : NULL);

@@ -12,13 +12,6 @@
 #include "base/sha256.h"
 #include "run/run_internal.h"
 
-static size_t batch_bytes(const hdo_run *r, int batch) {
-    if (r->train == NULL) return 0;
-    size_t B = (size_t)batch;
-    return hdo__arena_round(B * (size_t)r->train->n_in * sizeof(float)) + hdo__arena_round(B * sizeof(int64_t)) +
-           hdo__arena_round(B * sizeof(int32_t));
-}
-
 static void warn(void *ctx, const char *message) { hdo__run_log(ctx, HDO_LOG_WARN, "%s", message); }
 
 /* What must be equal on all ranks: everything but the number of threads. */
@@ -119,11 +112,11 @@ static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
 
 static size_t scratch_bytes(const hdo_run *r) {
     size_t most = hdo__metrics_work_bytes(&r->metrics);
-    size_t row = hdo__arena_round(r->rows.ld * sizeof(float));
+    size_t row = hdo__arena_round(r->rows.ld * sizeof(float)) * (r->config.mpi.async ? 2 : 1); /* async: works on a copy */
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
         if (c->first + c->count <= r->rows.first || c->first >= r->rows.first + r->rows.count) continue; /* none here */
-        size_t need = row + batch_bytes(r, c->batch) + hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch);
+        size_t need = row + hdo__batch_bytes(r->train, c->batch) + hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch);
         if (need > most) most = need;
     }
     return most;
@@ -159,9 +152,11 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     bool timed = has_time_model(r), weighted = r->config.eval.weighted > 0.0;
     if (timed) r->clock_s = hdo__alloc((size_t)r->mixer.n * sizeof(double));
     if (weighted) r->y = hdo__alloc(r->rows.ld * sizeof(float));
+    bool checked = r->config.mpi.async && r->config.eval.trace;
+    if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
     if (r->rows.X == NULL || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
         r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
-        r->own == NULL || r->mine == NULL || r->peer == NULL) {
+        (checked && r->start == NULL) || r->own == NULL || r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
     }
@@ -197,5 +192,6 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     if (st == HDO_OK) st = wire_memory(r, e);
     if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->rows, e);
     if (st == HDO_OK) st = init_models(r, e);
+    if (st == HDO_OK) st = hdo__run_check_mpi(r, e);
     return st;
 }

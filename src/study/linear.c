@@ -41,7 +41,7 @@ static const float *fetch(gram *g, int64_t first, int n) {
     if (g->cached) return g->rows + (size_t)first * g->p;
     int64_t idx[ROWS];
     for (int k = 0; k < n; k++) idx[k] = hdo__shard_at(g->run->shards, g->node, first + k);
-    g->run->train->ops->gather(g->run->train, idx, n, NULL, g->rows, (int32_t *)g->rows, g->label);
+    g->run->train->ops->gather(g->run->train, idx, n, NULL, g->rows, NULL, g->label); /* real inputs: no tokens */
     return g->rows;
 }
 

@@ -62,16 +62,10 @@ static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n,
     hdo_batch b = {.size = n, .node = node, .seed = (uint64_t)r->config.seed, .step = number, .train = noisy};
     if (r->train != NULL) {
         int32_t *label = hdo__arena_take(w.arena, (size_t)n * sizeof(int32_t));
-        float *in = hdo__arena_floats(w.arena, (size_t)n * (size_t)r->train->n_in);
-        r->train->ops->gather(r->train, idx, n, NULL, in, (int32_t *)in, label);
+        void *in = hdo__arena_take(w.arena, (size_t)n * (size_t)r->train->n_in * sizeof(float));
+        hdo__batch_gather(&b, r->train, idx, NULL, in, label);
         b.train = true; /* networks: the function that is trained */
         b.node = node >= 0 ? node : 0;
-        b.label = label;
-        if (r->train->vocab > 0) {
-            b.tok = (const int32_t *)in;
-        } else {
-            b.in = in;
-        }
     }
     hdo_status st = f->ops->grad(f, &b, o->row, &w, o->g, loss, f->n_buf > 0 ? o->g + f->d : NULL);
     hdo__arena_rewind(w.arena, mark);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — libFuzzer: any bytes as a safetensors file; what is accepted is read in full. */
+/* SPDX-License-Identifier: Apache-2.0 — libFuzzer: any bytes as a safetensors file; what is accepted is read in full.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 

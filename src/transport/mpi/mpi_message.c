@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Messages of the asynchronous engine: six words and perhaps a row behind them. A sender never waits: a message goes
- * into one of a few buffers, and when all are under way the caller hears no and does without.
+ * into one of the buffers, and when all are under way the caller hears no. A receiver never waits either: a row that has
+ * been announced but not arrived is asked for again with the next call.
  */
 #include <string.h>
 
@@ -9,21 +10,23 @@
 
 static bool prepare(mpi_tp *t) {
     if (t->posts != NULL) return true;
-    float *rows = hdo__alloc(POSTS_MAX * t->ld * sizeof(float));
+    t->n_posts = POSTS_A_RANK * t->base.ranks; /* offers and answers that can be under way at once, and some small ones */
+    float *rows = hdo__alloc((size_t)t->n_posts * t->ld * sizeof(float));
     t->inbox = hdo__alloc(t->ld * sizeof(float));
-    t->posts = hdo__alloc(POSTS_MAX * sizeof *t->posts);
+    t->posts = hdo__alloc((size_t)t->n_posts * sizeof *t->posts);
     if (rows == NULL || t->inbox == NULL || t->posts == NULL) return false;
-    for (int k = 0; k < POSTS_MAX; k++) {
+    for (int k = 0; k < t->n_posts; k++) {
         t->posts[k].row = rows + (size_t)k * t->ld;
         t->posts[k].req[0] = t->posts[k].req[1] = MPI_REQUEST_NULL;
     }
+    t->coming = MPI_REQUEST_NULL;
     return true;
 }
 
 bool mpi_post_message(hdo_transport *base, int to, const hdo_message *m) {
     mpi_tp *t = (mpi_tp *)base;
     if (!prepare(t)) return false;
-    for (int k = 0; k < POSTS_MAX; k++) {
+    for (int k = 0; k < t->n_posts; k++) {
         mpi_post *p = &t->posts[k];
         int done = 0;
         MPI_Testall(2, p->req, &done, MPI_STATUSES_IGNORE);
@@ -46,17 +49,24 @@ bool mpi_next_message(hdo_transport *base, int *from, hdo_message *m) {
     mpi_tp *t = (mpi_tp *)base;
     int there = 0;
     MPI_Status s;
-    int64_t word[HDO_MESSAGE_WORDS + 1];
     if (!prepare(t)) return false;
-    MPI_Iprobe(MPI_ANY_SOURCE, TAG_MESSAGE, t->control, &there, &s);
-    if (!there) return false;
-    MPI_Recv(word, HDO_MESSAGE_WORDS + 1, MPI_INT64_T, s.MPI_SOURCE, TAG_MESSAGE, t->control, MPI_STATUS_IGNORE);
-    memcpy(m->word, word, sizeof m->word);
-    m->row = NULL;
-    *from = s.MPI_SOURCE;
-    if (word[HDO_MESSAGE_WORDS] != 0) {
-        MPI_Recv(t->inbox, (int)t->ld, MPI_FLOAT, s.MPI_SOURCE, TAG_ROW, t->rows, MPI_STATUS_IGNORE);
-        m->row = t->inbox;
+    if (t->coming == MPI_REQUEST_NULL) {
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG_MESSAGE, t->control, &there, &s);
+        if (!there) return false;
+        t->coming_from = s.MPI_SOURCE;
+        MPI_Recv(t->coming_word, HDO_MESSAGE_WORDS + 1, MPI_INT64_T, s.MPI_SOURCE, TAG_MESSAGE, t->control,
+                 MPI_STATUS_IGNORE); /* small and here already: does not block */
+        if (t->coming_word[HDO_MESSAGE_WORDS] != 0) {
+            MPI_Irecv(t->inbox, (int)t->ld, MPI_FLOAT, s.MPI_SOURCE, TAG_ROW, t->rows, &t->coming);
+        }
     }
+    bool with_row = t->coming != MPI_REQUEST_NULL;
+    if (with_row) {
+        MPI_Test(&t->coming, &there, MPI_STATUS_IGNORE);
+        if (!there) return false;
+    }
+    memcpy(m->word, t->coming_word, sizeof m->word);
+    m->row = with_row ? t->inbox : NULL;
+    *from = t->coming_from;
     return true;
 }

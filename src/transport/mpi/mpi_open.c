@@ -45,14 +45,14 @@ static hdo_status start(hdo_error *e) {
     int up = 0, got = MPI_THREAD_SINGLE;
     MPI_Initialized(&up);
     if (!up) {
-        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got) != MPI_SUCCESS) {
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &got) != MPI_SUCCESS) {
             return hdo__fail(e, HDO_E_ENGINE, "MPI could not be started");
         }
         atexit(leave);
     } else {
         MPI_Query_thread(&got);
     }
-    if (got < MPI_THREAD_FUNNELED) return hdo__fail(e, HDO_E_ENGINE, "this MPI does not allow threads (MPI_THREAD_FUNNELED)");
+    if (got < MPI_THREAD_SERIALIZED) return hdo__fail(e, HDO_E_ENGINE, "this MPI does not allow threads (MPI_THREAD_SERIALIZED)");
     g_started = true;
     return HDO_OK;
 }
@@ -96,6 +96,7 @@ static hdo_status reserve(hdo_transport *base, const hdo_rows *rows, hdo_error *
     t->slots = hdo__alloc(count * sizeof(slot));
     t->slot_of_pair = hdo__alloc(((size_t)base->n / 2 + 1 + count) * sizeof(int));
     t->req = hdo__alloc(count * 2 * (size_t)t->chunks * sizeof(MPI_Request));
+    hdo__free(t->share);
     t->share = hdo__alloc((size_t)base->n * HDO_SHARE_MAX + ranks * SHARE_HEADER);
     if ((base->ranks > 1 && t->arrived == NULL) || t->slots == NULL || t->slot_of_pair == NULL || t->req == NULL ||
         t->share == NULL) {
@@ -167,7 +168,8 @@ static hdo_status make(mpi_tp *t, hdo_error *e) {
     t->hosts = hdo__alloc(ranks * HOST_MAX);
     t->share_len = hdo__alloc(2 * ranks * sizeof(int));
     t->reports = hdo__alloc(ranks * sizeof(report));
-    if (b->start == NULL || t->hosts == NULL || t->share_len == NULL || t->reports == NULL) {
+    t->share = hdo__alloc(ranks * SHARE_HEADER); /* enough to agree on a failure before sizes are known */
+    if (t->share == NULL || b->start == NULL || t->hosts == NULL || t->share_len == NULL || t->reports == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for %d ranks", b->ranks);
     }
     b->held = b->start + ranks;

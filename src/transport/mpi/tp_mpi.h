@@ -7,7 +7,8 @@
  *   mpi_collect.c   agreement at the end of a step, sums in node order
  *   mpi_message.c   messages of the asynchronous engine
  *
- * MPI is called from one thread (MPI_THREAD_FUNNELED). No MPI call blocks: everything is started, then tested.
+ * MPI is called from one thread at a time (MPI_THREAD_SERIALIZED): the caller's, or the asynchronous engine's. No MPI
+ * call blocks: everything is started, then tested.
  */
 #ifndef HDO_TRANSPORT_MPI_TP_MPI_H
 #define HDO_TRANSPORT_MPI_TP_MPI_H
@@ -17,7 +18,7 @@
 #include "base/arena.h"
 #include "transport/transport.h"
 
-enum { HOST_MAX = 64, WHAT_MAX = 96, SHARE_HEADER = 8, RELAY_WINDOW = 32, POSTS_MAX = 16 };
+enum { HOST_MAX = 64, WHAT_MAX = 96, SHARE_HEADER = 8, RELAY_WINDOW = 32, POSTS_A_RANK = 12 };
 enum { TAG_RELAY = 1, TAG_REPORT = 2, TAG_MESSAGE = 3, TAG_ROW = 4 }; /* on the control communicator */
 
 typedef struct report { /* "I am waiting", or no longer; to rank 0 */
@@ -68,8 +69,12 @@ typedef struct mpi_tp {
     MPI_Request said_req;
 
     /* asynchronous messages */
-    mpi_post *posts; /* (POSTS_MAX) */
+    mpi_post *posts; /* (n_posts) */
+    int n_posts;
     float *inbox;    /* (ld) */
+    MPI_Request coming; /* the row of a message whose words are here */
+    int coming_from;
+    int64_t coming_word[HDO_MESSAGE_WORDS + 1];
 } mpi_tp;
 
 /* Waits for all n requests. from: the rank they depend on, -1: several. node: what `what` is about, -1: nothing. */

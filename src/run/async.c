@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The asynchronous engine: no step in common, no barrier. Every rank steps its nodes at its own pace; a second thread
+ * talks, so that a rank answers at once however long its steps are.
+ *
+ * An average of nodes i (here) and j (there) is an offer and an answer:
+ *
+ *     offer   x_i travels to j's rank
+ *     there   delta = (x_i - x_j) / 2;   x_j += delta
+ *     answer  delta travels back;        x_i -= delta
+ *
+ * What j gains i loses, whatever either has done in between, so the mean of all models changes by local steps alone, up
+ * to rounding. This is AD-PSGD (Lian et al., 2018) without its atomic average: i goes on stepping until the answer comes.
+ * A rank has at most OFFERS_MAX offers out. That bounds memory, and it keeps a node from answering for the same distance
+ * many times over, which would overshoot. When all are out a meeting is left out and counted.
+ *
+ * The plan is the synchronous one of the rank's own step; of each pair one node, by parity, makes the offer.
+ */
+#include "run/async.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/vec.h"
+
+enum { OFFERS_MAX = 4, IDLE_NS = 50000 };
+enum { OFFER, ANSWER, BEAT, BEAT_BACK, SAY, SAID, DONE, END }; /* word[0] of a message */
+enum { LIVE, LEAVING, GONE };
+
+typedef struct offer {
+    int node, partner;
+    int64_t step;
+} offer;
+
+struct hdo_async {
+    hdo_transport *t;
+    hdo_rows *rows;
+    double deadline_s;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t *lock; /* (count): one per row */
+    pthread_mutex_t queue; /* offers and statistics */
+    offer waiting[OFFERS_MAX];
+    int n_waiting, n_out; /* offers not yet sent; offers without an answer, those included */
+    _Atomic int64_t step;
+    _Atomic unsigned said; /* by anybody, as far as known */
+    _Atomic int state;
+    hdo_async_stats stats;
+    int done, *is_done;  /* rank 0: who has finished */
+    double *heard_s;     /* (ranks): when; others keep entry 0 only */
+    hdo_status st;
+    hdo_error error;
+
+    size_t d; /* the check of conservation */
+    const float *x0;
+    double *drift; /* (d): sum of all local changes */
+    pthread_mutex_t drift_lock;
+};
+
+/* ---- rows ---- */
+
+void hdo__async_read(hdo_async *a, int i, size_t len, float *copy) {
+    pthread_mutex_lock(&a->lock[i]);
+    memcpy(copy, a->rows->X + (size_t)i * a->rows->ld, len * sizeof(float));
+    pthread_mutex_unlock(&a->lock[i]);
+}
+
+float *hdo__async_lock(hdo_async *a, int i) {
+    pthread_mutex_lock(&a->lock[i]);
+    return a->rows->X + (size_t)i * a->rows->ld;
+}
+
+void hdo__async_unlock(hdo_async *a, int i, const float *before) {
+    const float *x = a->rows->X + (size_t)i * a->rows->ld;
+    if (a->drift != NULL && before != NULL) {
+        pthread_mutex_lock(&a->drift_lock);
+        for (size_t j = 0; j < a->d; j++) a->drift[j] += (double)x[j] - (double)before[j];
+        pthread_mutex_unlock(&a->drift_lock);
+    }
+    pthread_mutex_unlock(&a->lock[i]);
+}
+
+bool hdo__async_checked(const hdo_async *a) { return a->drift != NULL; }
+
+int hdo__async_mix(hdo_async *a, const hdo_plan *plan, int64_t step) {
+    int averaged = 0;
+    atomic_store(&a->step, step);
+    for (int k = 0; k < plan->n_pairs; k++) {
+        int p = plan->pairs[k].a, q = plan->pairs[k].b;
+        bool here_p = hdo__transport_local(a->t, p), here_q = hdo__transport_local(a->t, q);
+        if (here_p && here_q) {
+            int lo = (p < q ? p : q) - a->rows->first, hi = (p < q ? q : p) - a->rows->first;
+            float *x = hdo__async_lock(a, lo), *y = hdo__async_lock(a, hi);
+            hdo__average(a->rows->len, x, y);
+            hdo__async_unlock(a, hi, NULL);
+            hdo__async_unlock(a, lo, NULL);
+            averaged++;
+            continue;
+        }
+        int maker = ((p ^ q ^ (int)step) & 1) != 0 ? p : q;
+        if (!hdo__transport_local(a->t, maker)) continue;
+        pthread_mutex_lock(&a->queue);
+        if (a->n_out < OFFERS_MAX) {
+            a->waiting[a->n_waiting++] = (offer){maker, maker == p ? q : p, step};
+            a->n_out++;
+        } else {
+            a->stats.missed++;
+        }
+        pthread_mutex_unlock(&a->queue);
+    }
+    return averaged;
+}
+
+/* ---- the thread that talks ---- */
+
+static void tell(hdo_async *a, int to, int64_t kind, int64_t value) {
+    hdo_message m = {.word = {kind, value}};
+    while (!a->t->ops->post(a->t, to, &m) && atomic_load(&a->state) != GONE) { /* small ones leave soon */
+    }
+}
+
+static void take_offer(hdo_async *a, int from, hdo_message *m) {
+    int i = (int)m->word[1] - a->rows->first;
+    float *x = hdo__async_lock(a, i);
+    for (size_t j = 0; j < a->rows->len; j++) {
+        float delta = 0.5f * (m->row[j] - x[j]);
+        x[j] += delta;
+        m->row[j] = delta;
+    }
+    hdo__async_unlock(a, i, NULL);
+    hdo_message back = {.word = {ANSWER, m->word[2], m->word[3], atomic_load(&a->step)}, .row = m->row};
+    while (!a->t->ops->post(a->t, from, &back)) { /* there are as many buffers as there can be answers */
+    }
+}
+
+static void take_answer(hdo_async *a, const hdo_message *m) {
+    int i = (int)m->word[1] - a->rows->first;
+    float *x = hdo__async_lock(a, i);
+    for (size_t j = 0; j < a->rows->len; j++) x[j] -= m->row[j];
+    hdo__async_unlock(a, i, NULL);
+    int64_t now = atomic_load(&a->step);
+    double stale = (double)(now - m->word[2]), gap = fabs((double)(m->word[3] - m->word[2]));
+    pthread_mutex_lock(&a->queue);
+    a->n_out--;
+    hdo_async_stats *s = &a->stats;
+    s->exchanges++;
+    s->stale_sum += stale;
+    s->stale_max = fmax(s->stale_max, stale);
+    s->gap_sum += gap;
+    s->gap_max = fmax(s->gap_max, gap);
+    pthread_mutex_unlock(&a->queue);
+}
+
+static void take(hdo_async *a, int from, hdo_message *m) {
+    if (a->t->rank == 0) a->heard_s[from] = hdo__now_s();
+    if (from == 0) a->heard_s[0] = hdo__now_s();
+    switch (m->word[0]) {
+    case OFFER: take_offer(a, from, m); break;
+    case ANSWER: take_answer(a, m); break;
+    case BEAT: tell(a, from, BEAT_BACK, 0); break;
+    case SAY: /* to rank 0, which tells all */
+        atomic_fetch_or(&a->said, (unsigned)m->word[1]);
+        for (int r = 1; r < a->t->ranks; r++) tell(a, r, SAID, (int64_t)atomic_load(&a->said));
+        break;
+    case SAID: atomic_fetch_or(&a->said, (unsigned)m->word[1]); break;
+    case DONE:
+        if (!a->is_done[from]) a->done++;
+        a->is_done[from] = 1;
+        break;
+    case END:
+        atomic_fetch_or(&a->said, (unsigned)m->word[1]);
+        atomic_store(&a->state, GONE);
+        break;
+    default: break;
+    }
+}
+
+static void send_offers(hdo_async *a) {
+    for (;;) {
+        pthread_mutex_lock(&a->queue);
+        bool any = a->n_waiting > 0;
+        offer o = a->waiting[0];
+        if (any) memmove(a->waiting, a->waiting + 1, (size_t)--a->n_waiting * sizeof o);
+        pthread_mutex_unlock(&a->queue);
+        if (!any) return;
+        int i = o.node - a->rows->first;
+        hdo_message m = {.word = {OFFER, o.partner, o.node, o.step}, .row = hdo__async_lock(a, i)};
+        bool sent = a->t->ops->post(a->t, hdo__transport_owner(a->t, o.partner), &m);
+        hdo__async_unlock(a, i, NULL);
+        if (sent) continue;
+        pthread_mutex_lock(&a->queue);
+        a->n_out--;
+        a->stats.missed++;
+        pthread_mutex_unlock(&a->queue);
+    }
+}
+
+/* Somebody has not been heard of for too long. */
+static bool lost_somebody(hdo_async *a, double now) {
+    hdo_transport *t = a->t;
+    for (int r = 0; r < t->ranks; r++) {
+        if (r == t->rank || (t->rank != 0 && r != 0)) continue;
+        double limit = t->rank == 0 ? a->deadline_s : 2.0 * a->deadline_s + 1.0;
+        if (now - a->heard_s[r] < limit) continue;
+        a->st = hdo__fail(&a->error, HDO_E_ENGINE,
+                          "rank %d (host %s) has not been heard of for %.0f s (mpi.deadline_s); the others were at step %lld", r,
+                          t->host(t, r), limit, (long long)atomic_load(&a->step));
+        t->broken = true;
+        return true;
+    }
+    return false;
+}
+
+static bool nothing_out(hdo_async *a) {
+    pthread_mutex_lock(&a->queue);
+    bool none = a->n_out == 0;
+    pthread_mutex_unlock(&a->queue);
+    return none;
+}
+
+static void *talk(void *p) {
+    hdo_async *a = p;
+    hdo_transport *t = a->t;
+    unsigned told = 0;
+    bool reported = false;
+    double beat_s = 0.0;
+    while (atomic_load(&a->state) != GONE) {
+        hdo_message m;
+        int from;
+        bool busy = false;
+        while (atomic_load(&a->state) != GONE && t->ops->next(t, &from, &m)) {
+            take(a, from, &m);
+            busy = true;
+        }
+        send_offers(a);
+        double now = hdo__now_s();
+        unsigned said = atomic_load(&a->said);
+        if (said != told) {
+            for (int r = 1; r < t->ranks && t->rank == 0; r++) tell(a, r, SAID, (int64_t)said);
+            if (t->rank != 0) tell(a, 0, SAY, (int64_t)said);
+            told = said;
+        }
+        if (now - beat_s > a->deadline_s / 8.0 && t->rank != 0) {
+            tell(a, 0, BEAT, 0);
+            beat_s = now;
+        }
+        if (atomic_load(&a->state) == LEAVING && !reported && nothing_out(a)) {
+            reported = true;
+            if (t->rank == 0) {
+                a->done++;
+            } else {
+                tell(a, 0, DONE, 0);
+            }
+        }
+        if (t->rank == 0 && a->done == t->ranks) { /* all have their answers: nothing is under way any more */
+            for (int r = 1; r < t->ranks; r++) tell(a, r, END, (int64_t)atomic_load(&a->said));
+            break;
+        }
+        if (lost_somebody(a, now)) break;
+        if (!busy) nanosleep(&(struct timespec){.tv_nsec = IDLE_NS}, NULL);
+    }
+    atomic_store(&a->state, GONE);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+unsigned hdo__async_say(hdo_async *a, unsigned say) {
+    unsigned all = atomic_fetch_or(&a->said, say) | say;
+    return atomic_load(&a->state) == GONE ? all | HDO_SAY_STOP : all; /* the talk is over: a peer is gone */
+}
+
+static void add_stats(void *ctx, void *v, size_t first, size_t count) {
+    const hdo_async_stats *own = ctx;
+    hdo_async_stats *sum = v;
+    (void)first;
+    (void)count;
+    sum->exchanges += own->exchanges;
+    sum->missed += own->missed;
+    sum->stale_sum += own->stale_sum;
+    sum->stale_max = fmax(sum->stale_max, own->stale_max);
+    sum->gap_sum += own->gap_sum;
+    sum->gap_max = fmax(sum->gap_max, own->gap_max);
+    for (int k = 0; k < 5; k++) sum->counts[k] += own->counts[k];
+    if (sum->step_s_min <= 0.0 || own->step_s_min < sum->step_s_min) sum->step_s_min = own->step_s_min;
+    sum->step_s_max = fmax(sum->step_s_max, own->step_s_max);
+}
+
+static void add_drift(void *ctx, void *v, size_t first, size_t count) {
+    const hdo_async *a = ctx;
+    double *sum = v;
+    for (size_t j = first; j < first + count; j++) {
+        sum[j] += a->drift[j];
+        for (int i = 0; i < a->rows->count; i++) sum[j] -= (double)a->rows->X[(size_t)i * a->rows->ld + j];
+    }
+}
+
+/* max_j |mean(X)_j - x0_j - drift_j / n| */
+static hdo_status residual(hdo_async *a, double *out, hdo_error *e) {
+    *out = (double)NAN;
+    if (a->drift == NULL) return HDO_OK;
+    double *sum = hdo__alloc(a->d * sizeof(double)), most = 0.0, n = (double)a->t->n;
+    if (sum == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the check of the mean");
+    hdo_status st = a->t->ops->relay(a->t, sum, sizeof(double), a->d, add_drift, a, e);
+    for (size_t j = 0; j < a->d; j++) most = fmax(most, fabs(sum[j] / n + (double)a->x0[j]));
+    hdo__free(sum);
+    *out = most;
+    return st;
+}
+
+hdo_status hdo__async_finish(hdo_async *a, double step_s, unsigned *say, hdo_async_stats *s, hdo_error *e) {
+    int live = LIVE;
+    atomic_compare_exchange_strong(&a->state, &live, LEAVING);
+    if (a->started) pthread_join(a->thread, NULL);
+    a->started = false;
+    if (a->st != HDO_OK) {
+        if (e != NULL) *e = a->error;
+        return a->st;
+    }
+    *say = atomic_load(&a->said);
+    a->stats.step_s_min = a->stats.step_s_max = step_s;
+    memcpy(a->stats.counts, s->counts, sizeof s->counts);
+    *s = (hdo_async_stats){0};
+    hdo_status st = a->t->ops->relay(a->t, s, sizeof *s, 1, add_stats, &a->stats, e);
+    return st == HDO_OK ? residual(a, &s->residual, e) : st;
+}
+
+hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_rows *rows, double deadline_s, const float *x0,
+                             size_t d, hdo_error *e) {
+    hdo_async *a = hdo__alloc(sizeof *a);
+    *out = NULL;
+    if (a == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the asynchronous engine");
+    a->t = t;
+    a->rows = rows;
+    a->deadline_s = deadline_s;
+    a->d = d;
+    a->x0 = x0;
+    a->lock = hdo__alloc((size_t)rows->count * sizeof *a->lock);
+    a->is_done = hdo__alloc((size_t)t->ranks * sizeof(int));
+    a->heard_s = hdo__alloc((size_t)t->ranks * sizeof(double));
+    if (x0 != NULL) a->drift = hdo__alloc(d * sizeof(double));
+    if (a->lock == NULL || a->is_done == NULL || a->heard_s == NULL || (x0 != NULL && a->drift == NULL)) {
+        hdo__async_destroy(a);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the asynchronous engine");
+    }
+    for (int i = 0; i < rows->count; i++) pthread_mutex_init(&a->lock[i], NULL);
+    pthread_mutex_init(&a->queue, NULL);
+    pthread_mutex_init(&a->drift_lock, NULL);
+    for (int r = 0; r < t->ranks; r++) a->heard_s[r] = hdo__now_s();
+    if (pthread_create(&a->thread, NULL, talk, a) != 0) {
+        hdo__async_destroy(a);
+        return hdo__fail(e, HDO_E_FAILED, "the thread of the asynchronous engine could not be started");
+    }
+    a->started = true;
+    *out = a;
+    return HDO_OK;
+}
+
+void hdo__async_destroy(hdo_async *a) {
+    if (a == NULL) return;
+    atomic_store(&a->state, GONE);
+    if (a->started) pthread_join(a->thread, NULL);
+    hdo__free(a->lock);
+    hdo__free(a->is_done);
+    hdo__free(a->heard_s);
+    hdo__free(a->drift);
+    hdo__free(a);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Estimators on a network: cnn2 (d = 52258), batch of 4 random images. Means and second moments through projections
+ * (d is too large for coordinates), agreement of forward mode, its simulations and differences on the same directions,
+ * memory, threads.
+ */
+#include "test_est_util.h"
+
+#include "objective/network.h"
+
+enum { N = 400 };
+
+static void bench_network(bench *b, const char *model) {
+    bench_config(b, model);
+    b->shape = (hdo_dataset){.count = 1000, .n_in = 784, .shape = {1, 28, 28}, .classes = 10};
+    hdo_problem p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
+    hdo_error e = {0};
+    if (hdo__network_create(&p, &b->f, &e) != HDO_OK) fail_msg("%s", e.msg);
+    b->in = bench_get(4 * 784 * sizeof(float));
+    hdo__rng_normal(bench_stream(2), 0, 4 * 784, b->in);
+    for (int i = 0; i < 4; i++) b->label[i] = i;
+    b->batch = (hdo_batch){.size = 4, .in = b->in, .label = b->label, .node = 0, .seed = 1, .train = true};
+    bench_finish(b, 1.0f);
+    assert_int_equal(b->f->ops->init(b->f, 1, b->x), HDO_OK);
+    hdo__team_clear(&b->team);
+    size_t most = 0;
+    for (int i = 0; hdo__estimators[i] != NULL; i++) {
+        hdo_estimator s = bench_estimator(hdo__estimators[i]->name, 64, 1e-3);
+        if (hdo__estimator_check(&s, b->f, "zo", NULL) != HDO_OK) continue;
+        size_t need = hdo__estimator_work_bytes(&s, b->f, 4);
+        most = need > most ? need : most;
+    }
+    assert_int_equal(hdo__team_init(&b->team, 1, most), HDO_OK);
+    b->w = (hdo_work){&b->team.arena[0], &b->team};
+}
+
+/* G.g / |g|^2 has mean 1; |G|^2 its theoretical mean; the projection on a fixed vector is that of g. */
+static void check_moments(bench *b, const char *name, int rv, int directions, int n) {
+    size_t d = b->f->d;
+    hdo_estimator s = bench_estimator(name, rv, 1e-4);
+    s.directions = directions;
+    float *g = bench_get(d * sizeof *g), *w = bench_get(d * sizeof *w);
+    tally along = {0}, side = {0}, norm2 = {0};
+    bench_gradient(b, g);
+    hdo__rng_normal(bench_stream(9), 0, d, w);
+    double g2 = hdo__sumsq(d, g), want = 0.0, gw = hdo__dot(d, g, w);
+    for (int l = 0; l < b->f->n_tensors; l++) {
+        const hdo_tensor *t = &b->f->tensors[l];
+        double len = directions == HDO_DIRECTIONS_WHOLE ? (double)d : (double)t->len;
+        want += (1.0 + (len + 1.0) / rv) * hdo__sumsq(t->len, g + t->off);
+    }
+    for (int i = 0; i < n; i++) {
+        bench_estimate(b, &s, bench_node(&s), i, b->g);
+        tally_add(&along, hdo__dot(d, b->g, g) / g2);
+        tally_add(&side, hdo__dot(d, b->g, w));
+        tally_add(&norm2, hdo__sumsq(d, b->g));
+    }
+    double z[3] = {tally_z(&along, 1.0), tally_z(&side, gw), tally_z(&norm2, want)};
+    print_message("cnn2 %-12s rv %-3d %-10s: z along g %+.2f, on a fixed vector %+.2f, second moment %+.2f\n", name, rv,
+                  directions == HDO_DIRECTIONS_WHOLE ? "whole" : "per-tensor", z[0], z[1], z[2]);
+    for (int k = 0; k < 3; k++) assert_true(fabs(z[k]) < Z_MAX);
+    free(g);
+    free(w);
+}
+
+static void test_network_moments(void **state) {
+    (void)state;
+    bench b;
+    bench_network(&b, "cnn2");
+    for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++) {
+        check_moments(&b, "forward-law", 16, dir, N);
+        check_moments(&b, "forward-sim", 4, dir, N);
+    }
+    check_moments(&b, "forward", 4, HDO_DIRECTIONS_WHOLE, N / 4);
+    check_moments(&b, "fd-central", 2, HDO_DIRECTIONS_WHOLE, N / 4);
+    check_moments(&b, "fd", 2, HDO_DIRECTIONS_WHOLE, N / 4);
+    bench_clear(&b);
+}
+
+/* forward, forward-sim and differences on the same directions. */
+static void test_network_agreement(void **state) {
+    (void)state;
+    bench b;
+    bench_network(&b, "cnn2");
+    size_t d = b.f->d;
+    float *G = bench_get(d * sizeof *G);
+    for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++) {
+        hdo_estimator sim = bench_estimator("forward-sim", 3, 0.0);
+        sim.directions = dir;
+        bench_estimate(&b, &sim, 1, 2, G);
+        static const struct {
+            const char *name;
+            double nu, tol;
+        } cases[] = {{"forward", 0.0, 1e-5}, {"fd-central", 1e-4, 2e-2}, {"fd", 1e-4, 5e-2}, {"fd", 1e-5, 5e-2}, {"debiased", 1e-3, 0.3}};
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            hdo_estimator s = bench_estimator(cases[i].name, 3, cases[i].nu);
+            s.directions = dir;
+            bench_estimate(&b, &s, 1, 2, b.g);
+            double r = sqrt(hdo__distsq(d, b.g, G) / hdo__sumsq(d, G));
+            print_message("cnn2 %-10s nu %.0e %s: distance to forward-sim %.1e\n", cases[i].name, cases[i].nu,
+                          dir == HDO_DIRECTIONS_WHOLE ? "whole" : "per-tensor", r);
+            assert_true(r < cases[i].tol);
+        }
+    }
+    free(G);
+    bench_clear(&b);
+}
+
+/* Large rv costs no memory; any number of threads gives the same bits. */
+static void test_network_memory_and_threads(void **state) {
+    (void)state;
+    bench b;
+    bench_network(&b, "cnn2");
+    static const char *const names[] = {"fd", "forward", "forward-sim", "forward-law"};
+    size_t d = b.f->d;
+    float *G = bench_get(d * sizeof *G);
+    for (int i = 0; i < 4; i++) {
+        size_t high[2];
+        for (int k = 0; k < 2; k++) {
+            hdo_estimator s = bench_estimator(names[i], k == 0 ? 16 : 300, 1e-4);
+            hdo_team team;
+            assert_int_equal(hdo__team_init(&team, 1, hdo__estimator_work_bytes(&s, b.f, 4)), HDO_OK);
+            b.w = (hdo_work){&team.arena[0], &team};
+            bench_estimate(&b, &s, 1, 2, b.g);
+            high[k] = team.arena[0].high;
+            hdo__team_clear(&team);
+        }
+        print_message("cnn2 %-12s scratch %zu bytes at rv 16, %zu at rv 300\n", names[i], high[0], high[1]);
+        assert_int_equal(high[0], high[1]);
+        hdo_estimator s = bench_estimator(names[i], 20, 1e-4);
+        for (int threads = 1; threads <= 3; threads++) {
+            hdo_team team;
+            assert_int_equal(hdo__team_init(&team, threads, hdo__estimator_work_bytes(&s, b.f, 4)), HDO_OK);
+            b.w = (hdo_work){&team.arena[0], &team};
+            bench_estimate(&b, &s, 1, 2, threads == 1 ? b.g : G);
+            if (threads > 1) assert_memory_equal(b.g, G, d * sizeof *G);
+            hdo__team_clear(&team);
+        }
+    }
+    b.w = (hdo_work){&b.team.arena[0], &b.team};
+    free(G);
+    bench_clear(&b);
+}
+
+/* ReLU and max-pool: complex-step must not slip through. */
+static void test_network_refuses_complex(void **state) {
+    (void)state;
+    bench b;
+    bench_network(&b, "cnn2");
+    hdo_estimator s = bench_estimator("complex-step", 2, 1e-8);
+    hdo_error e = {0};
+    assert_int_equal(hdo__estimator_check(&s, b.f, "zo", &e), HDO_E_UNSUPPORTED);
+    print_message("%s\n", e.msg);
+    assert_non_null(strstr(e.msg, "analytic model"));
+    bench_clear(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_network_moments),
+        cmocka_unit_test(test_network_agreement),
+        cmocka_unit_test(test_network_memory_and_threads),
+        cmocka_unit_test(test_network_refuses_complex),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
