@@ -215,6 +215,7 @@ hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e) {
     const hdo_config *c = &r->config;
     const char *text = c->mpi.slow;
     r->slow = 1.0;
+    if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI) return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
     if (c->mpi.async && (!r->mixer.ops->all_step || r->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
                          c->eval.weighted > 0.0 || r->churn.active || r->clock_s != NULL)) {
         return hdo__fail(e, HDO_E_UNSUPPORTED,
