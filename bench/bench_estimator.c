@@ -51,9 +51,15 @@ static void run_estimate(work *w) {
     w->sink = info.loss;
 }
 
-static void run_normals(work *w) { hdo__rng_normal(hdo__stream(1, HDO_RNG_TEST, 0, (uint64_t)w->step++, 0), 0, w->f->d, w->g); }
-static void run_dot(work *w) { w->sink = hdo__dot(w->f->d, w->x, w->g); }
-static void run_axpby(work *w) { hdo__axpby(w->f->d, 0.5f, w->x, 0.5f, w->g); }
+static void run_normals(work *w) {
+    hdo__rng_normal(hdo__stream(1, HDO_RNG_TEST, 0, (uint64_t)w->step++, 0), 0, w->f->d, w->g);
+}
+static void run_dot(work *w) {
+    w->sink = hdo__dot(w->f->d, w->x, w->g);
+}
+static void run_axpby(work *w) {
+    hdo__axpby(w->f->d, 0.5f, w->x, 0.5f, w->g);
+}
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -74,8 +80,8 @@ static void measure(const char *name, const char *shape, void (*run)(work *w), w
         t[r] = (hdo__now_s() - start) / (double)calls;
     }
     qsort(t, REPS, sizeof t[0], by_value);
-    printf("%s,%s,%s,%d,%d,%.4g,%.4g,%.4g\n", name, shape, hdo__simd()->name, w->team.threads, REPS, t[REPS / 2], t[REPS / 10],
-           t[REPS - 1 - REPS / 10]);
+    printf("%s,%s,%s,%d,%d,%.4g,%.4g,%.4g\n", name, shape, hdo__simd()->name, w->team.threads, REPS, t[REPS / 2],
+           t[REPS / 10], t[REPS - 1 - REPS / 10]);
     fflush(stdout);
 }
 
@@ -116,9 +122,17 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         int rv, directions;
-    } rows[] = {{"fo", 1, 1},          {"forward-law", 128, 1}, {"forward-law", 128, 2}, {"forward-sim", 128, 1},
-                {"forward-sim", 128, 2}, {"forward", 128, 1},     {"fd", 128, 1},          {"fd-central", 128, 1},
-                {"fd-law", 128, 1},    {"debiased", 128, 1},    {"complex-step", 128, 1}};
+    } rows[] = {{"fo", 1, 1},
+                {"forward-law", 128, 1},
+                {"forward-law", 128, 2},
+                {"forward-sim", 128, 1},
+                {"forward-sim", 128, 2},
+                {"forward", 128, 1},
+                {"fd", 128, 1},
+                {"fd-central", 128, 1},
+                {"fd-law", 128, 1},
+                {"debiased", 128, 1},
+                {"complex-step", 128, 1}};
     static const int batches[] = {2, 32, 256};
     const char *only = argc > 1 ? argv[1] : "";
     hdo_config *c = get(sizeof *c);
@@ -132,7 +146,8 @@ int main(int argc, char **argv) {
         char name[96], shape[64];
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
             choose(&w, rows[i].name, rows[i].rv, rows[i].directions);
-            snprintf(name, sizeof name, "%s%s", rows[i].name, rows[i].directions == HDO_DIRECTIONS_PER_TENSOR ? "/per-tensor" : "");
+            snprintf(name, sizeof name, "%s%s", rows[i].name,
+                     rows[i].directions == HDO_DIRECTIONS_PER_TENSOR ? "/per-tensor" : "");
             snprintf(shape, sizeof shape, "d%zu_b%d_rv%d", w.f->d, batches[b], rows[i].rv);
             if (strstr(name, only) != NULL) measure(name, shape, run_estimate, &w);
         }

@@ -23,12 +23,18 @@ extern const cli_command cli_commands[]; /* ends with name == NULL */
 
 int cmd_run(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
+int cmd_paper(int argc, char **argv);
+int cmd_report(int argc, char **argv);
+int cmd_sweep(int argc, char **argv);
 int cmd_plot(int argc, char **argv);
 int cmd_theory(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_data(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
@@ -53,6 +59,9 @@ bool cli_int(const char *text, int64_t lo, int64_t hi, int64_t *out);
 
 /* The configuration a command works on: a file, a preset or "-", then the environment, then --set in order. */
 hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e);
+
+/* --set key=value, in order. */
+hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e);
 
 /* Signals: the first SIGINT or SIGTERM asks for a stop at the end of the step, the second ends the process at once;
  * SIGUSR1 asks for a checkpoint. */

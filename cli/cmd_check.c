@@ -9,8 +9,10 @@
 
 static const char help_text[] =
     "Usage: hdo check CONFIG|PRESET [OPTIONS]\n\n"
-    "Looks at a configuration at its starting point, on its own model and data: do gradient, forward mode and differences\n"
-    "agree; which step nu the losses allow; what each class's estimator does against theory (cosine, bias, variance); which\n"
+    "Looks at a configuration at its starting point, on its own model and data: do gradient, forward mode and "
+    "differences\n"
+    "agree; which step nu the losses allow; what each class's estimator does against theory (cosine, bias, variance); "
+    "which\n"
     "lr and rv fit; memory and time. For runs that do not learn, and before runs that take long.\n\n"
     "  --set KEY=VALUE      any configuration key, repeatable\n"
     "  --population P       counts by class, for example 24fo+256zo\n"
@@ -41,7 +43,8 @@ static void print_error(const char *name, double v) {
 static void print_slopes(const hdo_check_result *r, const cli_style *s) {
     const hdo_check_agreement *a = &r->agreement;
     const hdo_check_sweep *w = &r->sweep;
-    printf("%sDerivatives%s along %d random directions, batch of %d, loss %.4f", s->bold, s->off, a->directions, a->batch, a->loss);
+    printf("%sDerivatives%s along %d random directions, batch of %d, loss %.4f", s->bold, s->off, a->directions,
+           a->batch, a->loss);
     if (isfinite(a->grad_norm)) printf(", |gradient| %.4g", a->grad_norm);
     printf(": %s%s%s\n", a->ok ? s->green : s->red, a->ok ? "they agree" : "they do not agree", s->off);
     printf("  relative to          %s\n", a->reference);
@@ -54,14 +57,15 @@ static void print_slopes(const hdo_check_result *r, const cli_style *s) {
     for (int i = 0; i < w->n; i += 4) printf(" %8.1e", w->one_sided[i]);
     printf("\n  %-12s", "central");
     for (int i = 0; i < w->n; i += 4) printf(" %8.1e", w->central[i]);
-    printf("\n  best: one-sided %.1e (good from %.1e to %.1e), central %.1e (%.1e to %.1e)\n", w->nu_one, w->lo_one, w->hi_one,
-           w->nu_central, w->lo_central, w->hi_central);
+    printf("\n  best: one-sided %.1e (good from %.1e to %.1e), central %.1e (%.1e to %.1e)\n", w->nu_one, w->lo_one,
+           w->hi_one, w->nu_central, w->lo_central, w->hi_central);
     printf("  round-off of a loss %.1e", w->df);
     if (isfinite(w->nu_theory)) printf("; theory for one-sided differences: %.1e", w->nu_theory);
     printf("\n\n%sCurvature%s: ", s->bold, s->off);
     if (isfinite(r->curvature.L)) printf("largest eigenvalue L about %.3g, ", r->curvature.L);
     printf("trace %.3g +- %.1g", r->curvature.trace, r->curvature.trace_se);
-    if (isfinite(r->curvature.dimension)) printf(", so the loss bends in about %.0f directions", fmax(1.0, r->curvature.dimension));
+    if (isfinite(r->curvature.dimension))
+        printf(", so the loss bends in about %.0f directions", fmax(1.0, r->curvature.dimension));
     printf("\n");
 }
 
@@ -77,11 +81,14 @@ static void print_time(double t) {
 
 static void print_class(const hdo_check_class *c, const cli_style *s) {
     printf("\n%s%s%s: %lld nodes, %s", s->bold, c->name, s->off, (long long)c->count, c->estimator);
-    if (c->zeroth && strcmp(c->estimator, "fd-coord") != 0) printf(", rv %lld, %s", (long long)c->rv, c->per_tensor ? "per-tensor" : "whole");
+    if (c->zeroth && strcmp(c->estimator, "fd-coord") != 0)
+        printf(", rv %lld, %s", (long long)c->rv, c->per_tensor ? "per-tensor" : "whole");
     printf(", batch %lld, lr %g, loss %.4f\n", (long long)c->batch, c->lr, c->loss);
     if (isfinite(c->cosine)) {
-        printf("  cosine to gradient   %-10.4g theory %.4g   (%d estimates)\n", c->cosine, c->cosine_theory, c->samples);
-        printf("  variance / |g|^2     %-10.4g theory %.4g   (standard error %.1g)\n", c->variance, c->variance_theory, c->variance_se);
+        printf("  cosine to gradient   %-10.4g theory %.4g   (%d estimates)\n", c->cosine, c->cosine_theory,
+               c->samples);
+        printf("  variance / |g|^2     %-10.4g theory %.4g   (standard error %.1g)\n", c->variance, c->variance_theory,
+               c->variance_se);
         if (c->bias > 2.0 * c->bias_se) {
             printf("  bias / |g|           %-10.1e", c->bias);
         } else {
@@ -90,12 +97,15 @@ static void print_class(const hdo_check_class *c, const cli_style *s) {
         if (isfinite(c->bias_bound)) printf(" bound %.1e", c->bias_bound);
         printf("\n");
     } else {
-        printf("  theory               cosine %.4g, variance / |g|^2 %.4g (no gradient, or a zero one, to measure against)\n",
+        printf("  theory               cosine %.4g, variance / |g|^2 %.4g (no gradient, or a zero one, to measure "
+               "against)\n",
                c->cosine_theory, c->variance_theory);
     }
     if (c->slope_error > 0.0) printf("  slopes at nu %-7.1e off by %.1e\n", c->nu, c->slope_error);
     if (isfinite(c->data_noise)) printf("  noise of the batch   %.3g |g|^2\n", c->data_noise);
-    if (isfinite(c->lr_best)) printf("  lr                   %.2g to %.2g for a lone node; above %.2g it climbs\n", 0.1 * c->lr_best, c->lr_best, c->lr_max);
+    if (isfinite(c->lr_best))
+        printf("  lr                   %.2g to %.2g for a lone node; above %.2g it climbs\n", 0.1 * c->lr_best,
+               c->lr_best, c->lr_max);
     if (isfinite(c->rv_useful)) {
         printf("  rv                   a larger step up to %.0f", c->rv_useful);
         if (isfinite(c->rv_data)) printf("; as quiet as the batch at %.0f", c->rv_data);
@@ -111,7 +121,8 @@ static void print_class(const hdo_check_class *c, const cli_style *s) {
 
 static void print_result(const hdo_check_result *r) {
     cli_style s = cli_style_for(stdout);
-    printf("%s on %s: d = %lld in %d tensors, %lld nodes\n\n", r->model, r->data, (long long)r->d, r->n_tensors, (long long)r->n);
+    printf("%s on %s: d = %lld in %d tensors, %lld nodes\n\n", r->model, r->data, (long long)r->d, r->n_tensors,
+           (long long)r->n);
     print_slopes(r, &s);
     for (int k = 0; k < r->n_classes; k++) print_class(&r->cls[k], &s);
     printf("\n%sNotes%s\n", s.bold, s.off);
@@ -147,7 +158,8 @@ static int parse(int argc, char **argv, check_args *a) {
         case 'q': cli_set_quiet(true); break;
         case POPULATION: a->population = optarg; break;
         case SET:
-            if (a->n_set == (int)(sizeof a->set / sizeof a->set[0])) return cli_usage_error("check", "too many --set; write a file");
+            if (a->n_set == (int)(sizeof a->set / sizeof a->set[0]))
+                return cli_usage_error("check", "too many --set; write a file");
             a->set[a->n_set++] = optarg;
             break;
         case JSON: a->json = true; break;
@@ -159,11 +171,13 @@ static int parse(int argc, char **argv, check_args *a) {
             break;
         }
         case DIRECTIONS:
-            if (!cli_int(optarg, 2, 256, &v)) return cli_usage_error("check", "--directions takes 2 to 256; got '%s'", optarg);
+            if (!cli_int(optarg, 2, 256, &v))
+                return cli_usage_error("check", "--directions takes 2 to 256; got '%s'", optarg);
             a->options.directions = (int)v;
             break;
         case SAMPLES:
-            if (!cli_int(optarg, 2, 1000000, &v)) return cli_usage_error("check", "--samples takes 2 to 1000000; got '%s'", optarg);
+            if (!cli_int(optarg, 2, 1000000, &v))
+                return cli_usage_error("check", "--samples takes 2 to 1000000; got '%s'", optarg);
             a->options.samples = (int)v;
             break;
         case PIECEWISE: a->piecewise = true; break;
@@ -173,7 +187,9 @@ static int parse(int argc, char **argv, check_args *a) {
     }
     if (optind < argc) a->source = argv[optind++];
     if (optind < argc) return cli_usage_error("check", "one configuration at a time, but got '%s' too", argv[optind]);
-    if (a->source == NULL) return cli_usage_error("check", "which configuration? Give a YAML file or a preset, for example: hdo check demo");
+    if (a->source == NULL)
+        return cli_usage_error("check",
+                               "which configuration? Give a YAML file or a preset, for example: hdo check demo");
     return -1;
 }
 

@@ -132,14 +132,8 @@ static hdo_status load_source(hdo_config *c, const char *source, hdo_error *e) {
     return hdo_config_load(c, source, e);
 }
 
-hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e) {
-    hdo_config_default(c);
-    const char *user = getenv("HDO_CONFIG");
+hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e) {
     hdo_status st = HDO_OK;
-    if (user != NULL && user[0] != '\0') st = hdo_config_load(c, user, e);
-    if (st == HDO_OK && source != NULL) st = load_source(c, source, e);
-    if (st == HDO_OK) st = apply_environment(c, e);
-    if (st == HDO_OK && population != NULL) st = hdo_config_population(c, population, e);
     for (int i = 0; i < n_set && st == HDO_OK; i++) {
         char key[256];
         const char *eq = strchr(set[i], '=');
@@ -153,4 +147,15 @@ hdo_status cli_config(hdo_config *c, const char *source, const char *population,
         st = hdo_config_set(c, key, eq + 1, HDO_FROM_FLAG, e);
     }
     return st;
+}
+
+hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e) {
+    hdo_config_default(c);
+    const char *user = getenv("HDO_CONFIG");
+    hdo_status st = HDO_OK;
+    if (user != NULL && user[0] != '\0') st = hdo_config_load(c, user, e);
+    if (st == HDO_OK && source != NULL) st = load_source(c, source, e);
+    if (st == HDO_OK) st = apply_environment(c, e);
+    if (st == HDO_OK && population != NULL) st = hdo_config_population(c, population, e);
+    return st == HDO_OK ? cli_apply_sets(c, n_set, set, e) : st;
 }

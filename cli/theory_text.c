@@ -57,7 +57,7 @@ void cli_print_constants(const hdo_config *c, const hdo_constants *k) {
             constant(name, "heterogeneity at x*: |grad f^i(x*)|", k->varsigma_O[i]);
         }
     }
-    if (k->points > 0) printf("  measured at %d points", k->points);
+    if (k->points > 0) printf("  measured at %d point%s", k->points, k->points > 1 ? "s" : "");
     if (k->points > 0 && k->a_0.how != HDO_UNKNOWN) printf("; |grad f| at the minimiser found: %.2g", k->grad_star);
     if (k->points > 0) printf("\n");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The statistical statements about estimators once more with 20 to 50 times the draws of the unit tests: a minute or two.
- * A bias or a wrong law that hides in the unit tests' noise has five times less room here.
+ * The statistical statements about estimators once more with 20 to 50 times the draws of the unit tests: a minute or
+ * two. A bias or a wrong law that hides in the unit tests' noise has five times less room here.
  */
 #include "test_est_util.h"
 
@@ -36,8 +36,8 @@ static void moments_of(bench *b, const char *what, double nu) {
                 if (!s.ops->zeroth || s.ops->axes || hdo__estimator_check(&s, b->f, "zo", NULL) != HDO_OK) continue;
                 moments m = bench_moments(b, &s, MANY, g);
                 double z2 = tally_z(&m.norm2, second_moment(b, &s, g));
-                print_message("%-9s %-12s dir %d dist %d: mean max|z| %.2f, second moment z %+.2f\n", what, s.ops->name, dir, dist,
-                              m.z_mean, z2);
+                print_message("%-9s %-12s dir %d dist %d: mean max|z| %.2f, second moment z %+.2f\n", what, s.ops->name,
+                              dir, dist, m.z_mean, z2);
                 assert_true(m.z_mean < Z_MANY && fabs(z2) < Z_MAX);
             }
         }
@@ -73,8 +73,11 @@ static void test_long_laws(void **state) {
         const char *a, *b;
         int rv;
         double nu;
-    } cases[] = {{"forward", "forward-law", 1, 0}, {"forward-sim", "forward-law", 3, 0}, {"forward", "forward-law", 20, 0},
-                 {"fd", "fd-law", 1, 0.5},         {"fd", "fd-law", 4, 0.5}};
+    } cases[] = {{"forward", "forward-law", 1, 0},
+                 {"forward-sim", "forward-law", 3, 0},
+                 {"forward", "forward-law", 20, 0},
+                 {"fd", "fd-law", 1, 0.5},
+                 {"fd", "fd-law", 4, 0.5}};
     bench b;
     bench_logistic(&b, 5, 3, 3, 0.0, false);
     float *g = bench_get(b.f->d * sizeof *g);
@@ -82,13 +85,16 @@ static void test_long_laws(void **state) {
     bench_gradient(&b, g);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++) {
-            hdo_estimator s = bench_estimator(cases[i].a, cases[i].rv, cases[i].nu), t = bench_estimator(cases[i].b, cases[i].rv, cases[i].nu);
+            hdo_estimator s = bench_estimator(cases[i].a, cases[i].rv, cases[i].nu),
+                          t = bench_estimator(cases[i].b, cases[i].rv, cases[i].nu);
             s.directions = t.directions = dir;
             collect(&b, &s, 100, g, u);
             collect(&b, &t, 200, g, v);
             double worst = 0.0;
-            for (int k = 0; k < N_STATS; k++) worst = fmax(worst, ks_two_sample(u + k * MANY, MANY, v + k * MANY, MANY));
-            print_message("%s = %s, rv %d, dir %d: largest KS %.2f of %d\n", cases[i].a, cases[i].b, cases[i].rv, dir, worst, N_STATS);
+            for (int k = 0; k < N_STATS; k++)
+                worst = fmax(worst, ks_two_sample(u + k * MANY, MANY, v + k * MANY, MANY));
+            print_message("%s = %s, rv %d, dir %d: largest KS %.2f of %d\n", cases[i].a, cases[i].b, cases[i].rv, dir,
+                          worst, N_STATS);
             assert_true(worst < KS_MAX);
         }
     }
@@ -116,7 +122,7 @@ static void test_long_debiased(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_long_moments), cmocka_unit_test(test_long_laws), cmocka_unit_test(test_long_debiased)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_moments), cmocka_unit_test(test_long_laws),
+                                       cmocka_unit_test(test_long_debiased)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

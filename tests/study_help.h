@@ -27,8 +27,6 @@ typedef struct quad_case {
 
 /* d = 20, L = 1. */
 static inline void quad_config(hdo_config *c, const quad_case *q) {
-    char population[64];
-    hdo_error e = {0};
     hdo_config_default(c);
     set(c, "model", "quadratic");
     set(c, "data", "none");
@@ -41,8 +39,8 @@ static inline void quad_config(hdo_config *c, const quad_case *q) {
     c->steps = q->steps;
     c->threads = 2;
     set(c, "mixing", q->mixing);
-    snprintf(population, sizeof population, "%dfo+%dzo", q->fo, q->zo);
-    if (hdo_config_population(c, population, &e) != HDO_OK) abort();
+    c->population[0].count = q->fo; /* fo and zo of the default configuration */
+    c->population[1].count = q->zo;
     set(c, "population.zo.estimator", q->estimator);
     set(c, "population.zo.nu", q->nu != NULL ? q->nu : "eta/sqrt(d)");
     for (int k = 0; k < c->n_classes; k++) {

@@ -10,10 +10,18 @@
  */
 #include "test_est_util.h"
 
-static void make_quadratic(bench *b) { bench_quadratic(b, 24); }
-static void make_logistic(bench *b) { bench_logistic(b, 10, 3, 5, 0.0, false); }
-static void make_logistic_l2(bench *b) { bench_logistic(b, 10, 3, 5, 0.1, false); }
-static void make_poly(bench *b) { bench_poly(b); }
+static void make_quadratic(bench *b) {
+    bench_quadratic(b, 24);
+}
+static void make_logistic(bench *b) {
+    bench_logistic(b, 10, 3, 5, 0.0, false);
+}
+static void make_logistic_l2(bench *b) {
+    bench_logistic(b, 10, 3, 5, 0.1, false);
+}
+static void make_poly(bench *b) {
+    bench_poly(b);
+}
 
 static const struct {
     const char *name;

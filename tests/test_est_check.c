@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `hdo check` on problems whose answers are known (quadratics) or whose faults were put there (a step in the round-off, a
- * learning rate that must diverge, an estimator the model cannot serve).
+ * `hdo check` on problems whose answers are known (quadratics) or whose faults were put there (a step in the round-off,
+ * a learning rate that must diverge, an estimator the model cannot serve).
  */
+/* clang-format off: cmocka wants these before itself */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+/* clang-format on */
 
 #include <jansson.h>
 #include <math.h>
@@ -35,8 +37,9 @@ static lab *make(const char *const (*set)[2], size_t n) {
     }
     return l;
 }
-#define MAKE(...) \
-    make((const char *const[][2]){__VA_ARGS__}, sizeof((const char *const[][2]){__VA_ARGS__}) / sizeof(const char *const[2]))
+#define MAKE(...)                                                                                                      \
+    make((const char *const[][2]){__VA_ARGS__},                                                                        \
+         sizeof((const char *const[][2]){__VA_ARGS__}) / sizeof(const char *const[2]))
 
 static void run(lab *l, double time_s) {
     hdo_check_options o = hdo_check_default();
@@ -53,14 +56,14 @@ static const hdo_check_note *find_note(const lab *l, hdo_check_level level, cons
 
 static void test_check_quadratic(void **state) {
     (void)state;
-    lab *l = MAKE({"model.name", "quadratic"}, {"model.dim", "60"}, {"model.smoothness", "3"}, {"model.convexity", "0.3"},
-                  {"population.zo.estimator", "fd-central"}, {"population.zo.rv", "8"});
+    lab *l = MAKE({"model.name", "quadratic"}, {"model.dim", "60"}, {"model.smoothness", "3"},
+                  {"model.convexity", "0.3"}, {"population.zo.estimator", "fd-central"}, {"population.zo.rv", "8"});
     run(l, 0.5);
     const hdo_check_result *r = &l->r;
     double exact = 0.0;
     for (int j = 0; j < 60; j++) exact += 3.0 * pow(0.1, (double)j / 59.0);
-    print_message("L %.3f (3), trace %.1f +- %.1f (%.1f), df %.1e\n", r->curvature.L, r->curvature.trace, r->curvature.trace_se,
-                  exact, r->sweep.df);
+    print_message("L %.3f (3), trace %.1f +- %.1f (%.1f), df %.1e\n", r->curvature.L, r->curvature.trace,
+                  r->curvature.trace_se, exact, r->sweep.df);
     assert_true(r->agreement.ok && r->agreement.jvp_error < 1e-6 && r->agreement.complex_error < 1e-6);
     assert_true(fabs(r->curvature.L - 3.0) < 0.15);
     assert_true(fabs(r->curvature.trace - exact) < 4.0 * r->curvature.trace_se);
@@ -75,8 +78,8 @@ static void test_check_quadratic(void **state) {
     free(l);
 }
 
-/* The advice on lr is true: at lr_best a step of a lone node lowers the expected loss of a quadratic, well above lr_max it
- * raises it. E f(x - eta G) from the exact covariance of the forward gradient. */
+/* The advice on lr is true: at lr_best a step of a lone node lowers the expected loss of a quadratic, well above lr_max
+ * it raises it. E f(x - eta G) from the exact covariance of the forward gradient. */
 static void test_check_learning_rate(void **state) {
     (void)state;
     lab *l = MAKE({"model.name", "quadratic"}, {"model.dim", "40"}, {"model.noise", "0"}, {"population.zo.rv", "4"});
@@ -95,8 +98,8 @@ static void test_check_learning_rate(void **state) {
 
 static void test_check_finds_faults(void **state) {
     (void)state;
-    lab *l = MAKE({"model.name", "mlp"}, {"population.zo.estimator", "fd"}, {"population.zo.nu", "1e-8"}, {"population.zo.rv", "8"},
-                  {"population.zo.lr", "1000"}, {"population.zo.streams", "shared"});
+    lab *l = MAKE({"model.name", "mlp"}, {"population.zo.estimator", "fd"}, {"population.zo.nu", "1e-8"},
+                  {"population.zo.rv", "8"}, {"population.zo.lr", "1000"}, {"population.zo.streams", "shared"});
     run(l, 0.3);
     assert_non_null(find_note(l, HDO_CHECK_PROBLEM, "round-off"));
     assert_non_null(find_note(l, HDO_CHECK_PROBLEM, "lr = 1000"));
@@ -130,15 +133,17 @@ static void test_check_refuses(void **state) {
 /* Every estimator that logistic can serve, in one population: measured against theory. */
 static void test_check_every_estimator(void **state) {
     (void)state;
-    static const char *const names[] = {"fd", "fd-central", "fd-coord", "debiased", "forward", "complex-step", "forward-sim", "forward-law", "fd-law"};
+    static const char *const names[] = {"fd",           "fd-central",  "fd-coord",    "debiased", "forward",
+                                        "complex-step", "forward-sim", "forward-law", "fd-law"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        lab *l = MAKE({"data.features", "10"}, {"data.classes", "3"}, {"population.zo.rv", "4"}, {"population.zo.nu", "1e-5"});
+        lab *l = MAKE({"data.features", "10"}, {"data.classes", "3"}, {"population.zo.rv", "4"},
+                      {"population.zo.nu", "1e-5"});
         assert_int_equal(hdo_config_set(&l->c, "population.zo.estimator", names[i], HDO_FROM_FLAG, &l->e), HDO_OK);
         run(l, 0.15);
         const hdo_check_class *zo = &l->r.cls[1];
         double z = zo->variance_se > 0.0 ? (zo->variance - zo->variance_theory) / zo->variance_se : 0.0;
-        print_message("%-12s variance %.3f, theory %.3f, z %+.2f; cosine %.3f (%.3f); bias %.1e\n", names[i], zo->variance,
-                      zo->variance_theory, z, zo->cosine, zo->cosine_theory, zo->bias);
+        print_message("%-12s variance %.3f, theory %.3f, z %+.2f; cosine %.3f (%.3f); bias %.1e\n", names[i],
+                      zo->variance, zo->variance_theory, z, zo->cosine, zo->cosine_theory, zo->bias);
         assert_true(fabs(z) < 4.5 || fabs(zo->variance - zo->variance_theory) < 1e-3);
         assert_true(!(zo->bias > 0.3)); /* laws have no pair to cancel the noise: 400 estimates see 0.1 or so */
         free(l);
@@ -182,8 +187,8 @@ static void test_check_json_and_figure(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_check_quadratic),      cmocka_unit_test(test_check_learning_rate),
-        cmocka_unit_test(test_check_finds_faults),   cmocka_unit_test(test_check_refuses),
+        cmocka_unit_test(test_check_quadratic),       cmocka_unit_test(test_check_learning_rate),
+        cmocka_unit_test(test_check_finds_faults),    cmocka_unit_test(test_check_refuses),
         cmocka_unit_test(test_check_every_estimator), cmocka_unit_test(test_check_json_and_figure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

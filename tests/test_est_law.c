@@ -2,8 +2,8 @@
  *
  * Exact in law: forward = forward-sim = forward-law and fd-law = fd as random variables. Two-sample Kolmogorov-Smirnov
  * tests on projections (on g, on coordinates, on a fixed random vector) and on |G|^2, and the covariance
- * (|g|^2 I + g g') / rv entry by entry on a small problem. The samples of the two sides come from different nodes, so they
- * are independent.
+ * (|g|^2 I + g g') / rv entry by entry on a small problem. The samples of the two sides come from different nodes, so
+ * they are independent.
  */
 #include "test_est_util.h"
 
@@ -52,7 +52,8 @@ static void test_est_law_forward(void **state) {
     bench_logistic(&b, 6, 3, 3, 0.0, false);
     for (size_t i = 0; i < sizeof rvs / sizeof rvs[0]; i++) {
         for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++) {
-            hdo_estimator fwd = bench_estimator("forward", rvs[i], 0.0), sim = bench_estimator("forward-sim", rvs[i], 0.0),
+            hdo_estimator fwd = bench_estimator("forward", rvs[i], 0.0),
+                          sim = bench_estimator("forward-sim", rvs[i], 0.0),
                           law = bench_estimator("forward-law", rvs[i], 0.0);
             fwd.directions = sim.directions = law.directions = dir;
             compare(&b, "logistic", &fwd, &law);
@@ -134,8 +135,8 @@ static void test_est_law_covariance(void **state) {
     bench_clear(&b);
 }
 
-/* fd-law against fd with a step so large that the loss is visibly curved: c_r is not a linear function of u. Batches with
- * independent rows, with repeated rows (singular Gram matrix), and with more rows than features. */
+/* fd-law against fd with a step so large that the loss is visibly curved: c_r is not a linear function of u. Batches
+ * with independent rows, with repeated rows (singular Gram matrix), and with more rows than features. */
 static void test_est_law_fd(void **state) {
     (void)state;
     static const struct {
@@ -143,14 +144,17 @@ static void test_est_law_fd(void **state) {
         int p, C, B;
         bool repeat;
         double nu;
-    } cases[] = {{"B < p", 9, 3, 3, false, 0.5}, {"repeated rows", 9, 3, 4, true, 0.5}, {"B > p", 3, 3, 8, false, 0.5},
+    } cases[] = {{"B < p", 9, 3, 3, false, 0.5},
+                 {"repeated rows", 9, 3, 4, true, 0.5},
+                 {"B > p", 3, 3, 8, false, 0.5},
                  {"small nu", 9, 3, 3, false, 1e-4}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bench b;
         bench_logistic(&b, cases[i].p, cases[i].C, cases[i].B, 0.0, cases[i].repeat);
         for (int rv = 1; rv <= 6; rv += 5) {
             for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++) {
-                hdo_estimator fd = bench_estimator("fd", rv, cases[i].nu), law = bench_estimator("fd-law", rv, cases[i].nu);
+                hdo_estimator fd = bench_estimator("fd", rv, cases[i].nu),
+                              law = bench_estimator("fd-law", rv, cases[i].nu);
                 fd.directions = law.directions = dir;
                 compare(&b, cases[i].what, &fd, &law);
             }
@@ -159,7 +163,8 @@ static void test_est_law_fd(void **state) {
     }
 }
 
-/* Known answer of docs/theory.md 6.6: g = (3, 0, 4), rv = 3, chi = 2.5, z = (0.5, -1, 2), against the public formula. */
+/* Known answer of docs/theory.md 6.6: g = (3, 0, 4), rv = 3, chi = 2.5, z = (0.5, -1, 2), against the public formula.
+ */
 static void test_est_law_known_answer(void **state) {
     (void)state;
     const double g[3] = {3, 0, 4}, z[3] = {0.5, -1, 2}, want[3] = {0.8134519, -2.635231, 4.598244};

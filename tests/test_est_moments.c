@@ -35,7 +35,8 @@ static double second_moment(const bench *b, const hdo_estimator *s, const double
 
 /* One estimator over directions x distributions: z of the mean and of E|G|^2. extra: added to E|G|^2. */
 static void check_all(bench *b, const char *what, const char *name, int rv, double nu, int N) {
-    static const char *const dir_name[] = {"", "whole", "per-tensor"}, *const dist_name[] = {"", "gaussian", "sphere", "rademacher"};
+    static const char *const dir_name[] = {"", "whole", "per-tensor"}, *const dist_name[] = {"", "gaussian", "sphere",
+                                                                                             "rademacher"};
     double *g = bench_get(b->f->d * sizeof *g);
     expect_gradient(b, g);
     for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++) {
@@ -60,7 +61,8 @@ static void test_est_moments_quadratic(void **state) {
     (void)state;
     bench b;
     bench_quadratic(&b, 20);
-    static const char *const names[] = {"fd-central", "forward", "complex-step", "forward-sim", "forward-law", "debiased", "fd"};
+    static const char *const names[] = {"fd-central", "forward", "complex-step", "forward-sim", "forward-law",
+                                        "debiased",   "fd"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         check_all(&b, "quadratic", names[i], i % 2 == 0 ? 1 : 4, i < 5 ? 1e-2 : 1e-5, 8000);
     }
@@ -71,8 +73,10 @@ static void test_est_moments_logistic(void **state) {
     (void)state;
     bench b;
     bench_logistic(&b, 8, 3, 4, 0.0, false);
-    static const char *const names[] = {"fd", "fd-central", "debiased", "forward", "complex-step", "forward-sim", "forward-law", "fd-law"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_all(&b, "logistic", names[i], i % 2 == 0 ? 1 : 4, 1e-5, 4000);
+    static const char *const names[] = {"fd",           "fd-central",  "debiased",    "forward",
+                                        "complex-step", "forward-sim", "forward-law", "fd-law"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        check_all(&b, "logistic", names[i], i % 2 == 0 ? 1 : 4, 1e-5, 4000);
     bench_clear(&b);
 }
 
@@ -96,7 +100,8 @@ static void test_est_moments_logistic_l2(void **state) {
     bench_clear(&b);
 }
 
-/* Poly has three tensors of different sizes and no fast path: forward-sim, forward-law, differences by the default loop. */
+/* Poly has three tensors of different sizes and no fast path: forward-sim, forward-law, differences by the default
+ * loop. */
 static void test_est_moments_tensors(void **state) {
     (void)state;
     bench b;
@@ -145,8 +150,9 @@ static void test_est_fd_large_nu_quadratic(void **state) {
         moments m = bench_moments(&b, &s, 30000, g);
         double one = 22.0 * n2 + nu * nu / 4.0 * 24.0 * (tr * tr + 2.0 * tr2), plain = (1.0 + 21.0 / rv) * n2;
         double want = n2 + (one - n2) / rv, z2 = tally_z(&m.norm2, want);
-        print_message("fd nu 0.3 rv %d: mean max|z| %.2f, second moment z %+.2f (without the remainder z would be %+.0f)\n", rv,
-                      m.z_mean, z2, tally_z(&m.norm2, plain));
+        print_message(
+            "fd nu 0.3 rv %d: mean max|z| %.2f, second moment z %+.2f (without the remainder z would be %+.0f)\n", rv,
+            m.z_mean, z2, tally_z(&m.norm2, plain));
         assert_true(m.z_mean < Z_MANY && fabs(z2) < Z_MAX);
         assert_true(tally_z(&m.norm2, plain) > 10.0); /* the test can see it */
     }
@@ -167,8 +173,10 @@ static void test_est_bias_cubic_quartic(void **state) {
         int dist;
         double factor; /* bias = factor nu^2 F''' */
         int N;
-    } cases[] = {{"fd", HDO_DIST_GAUSSIAN, 0.5, 60000},        {"fd-central", HDO_DIST_GAUSSIAN, 0.5, 60000},
-                 {"fd-central", HDO_DIST_RADEMACHER, 1.0 / 6.0, 60000}, {"debiased", HDO_DIST_GAUSSIAN, 0.5 / 65536.0, 60000},
+    } cases[] = {{"fd", HDO_DIST_GAUSSIAN, 0.5, 60000},
+                 {"fd-central", HDO_DIST_GAUSSIAN, 0.5, 60000},
+                 {"fd-central", HDO_DIST_RADEMACHER, 1.0 / 6.0, 60000},
+                 {"debiased", HDO_DIST_GAUSSIAN, 0.5 / 65536.0, 60000},
                  {"debiased", HDO_DIST_RADEMACHER, 1.0 / 6.0 / 65536.0, 60000}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         hdo_estimator s = bench_estimator(cases[i].name, 4, nu);
@@ -176,8 +184,10 @@ static void test_est_bias_cubic_quartic(void **state) {
         s.levels = 8; /* 4^8 = 65536 */
         for (size_t j = 0; j < POLY_D; j++) want[j] = g[j] + cases[i].factor * nu * nu * poly_third(j, (double)b.x[j]);
         moments m = bench_moments(&b, &s, cases[i].N, want), raw = bench_moments(&b, &s, cases[i].N / 4, g);
-        print_message("poly nu 0.5 %-10s %-10s: against the exact mean max|z| %.2f, against grad F %.2f (a quarter of the draws)\n",
-                      cases[i].name, cases[i].dist == HDO_DIST_GAUSSIAN ? "gaussian" : "rademacher", m.z_mean, raw.z_mean);
+        print_message("poly nu 0.5 %-10s %-10s: against the exact mean max|z| %.2f, against grad F %.2f (a quarter of "
+                      "the draws)\n",
+                      cases[i].name, cases[i].dist == HDO_DIST_GAUSSIAN ? "gaussian" : "rademacher", m.z_mean,
+                      raw.z_mean);
         assert_true(m.z_mean < Z_MANY);
         if (strcmp(cases[i].name, "debiased") == 0) {
             assert_true(raw.z_mean < Z_MANY);

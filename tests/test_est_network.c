@@ -91,7 +91,11 @@ static void test_network_agreement(void **state) {
         static const struct {
             const char *name;
             double nu, tol;
-        } cases[] = {{"forward", 0.0, 1e-5}, {"fd-central", 1e-4, 2e-2}, {"fd", 1e-4, 5e-2}, {"fd", 1e-5, 5e-2}, {"debiased", 1e-3, 0.3}};
+        } cases[] = {{"forward", 0.0, 1e-5},
+                     {"fd-central", 1e-4, 2e-2},
+                     {"fd", 1e-4, 5e-2},
+                     {"fd", 1e-5, 5e-2},
+                     {"debiased", 1e-3, 0.3}};
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             hdo_estimator s = bench_estimator(cases[i].name, 3, cases[i].nu);
             s.directions = dir;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What wiring refuses, in words; and what an estimate may use: memory that does not grow with rv, bits that do not depend
- * on the threads or on how many directions are taken at once.
+ * What wiring refuses, in words; and what an estimate may use: memory that does not grow with rv, bits that do not
+ * depend on the threads or on how many directions are taken at once.
  */
 #include "test_est_util.h"
 
@@ -85,10 +85,11 @@ static void test_est_options(void **state) {
     hdo_config *c = bench_get(sizeof *c);
     hdo_error e = {0};
     hdo_config_default(c);
-    static const char *const set[][2] = {{"population.zo.estimator", "debiased"}, {"population.zo.debias_levels", "6"},
-                                         {"population.zo.debias_ratio", "0.4"},   {"population.zo.coords", "12"},
-                                         {"population.zo.allow_piecewise", "true"}, {"population.zo.directions", "per-tensor"},
-                                         {"population.zo.nu", "eta/sqrt(d)"},     {"population.zo.distribution", "sphere"}};
+    static const char *const set[][2] = {
+        {"population.zo.estimator", "debiased"},   {"population.zo.debias_levels", "6"},
+        {"population.zo.debias_ratio", "0.4"},     {"population.zo.coords", "12"},
+        {"population.zo.allow_piecewise", "true"}, {"population.zo.directions", "per-tensor"},
+        {"population.zo.nu", "eta/sqrt(d)"},       {"population.zo.distribution", "sphere"}};
     for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
         assert_int_equal(hdo_config_set(c, set[i][0], set[i][1], HDO_FROM_FLAG, &e), HDO_OK);
     }
@@ -137,8 +138,8 @@ static void test_est_memory_independent_of_rv(void **state) {
                     high[k] = high_water(&b, &s);
                 }
                 print_message("%-12s %s %s: %zu bytes at rv 1, %zu at 300, %zu at thousands (a vector is %zu)\n",
-                              hdo__estimators[i]->name, dir == 1 ? "whole" : "per-tensor", dist == 1 ? "gaussian" : "sphere", high[0],
-                              high[1], high[2], vector);
+                              hdo__estimators[i]->name, dir == 1 ? "whole" : "per-tensor",
+                              dist == 1 ? "gaussian" : "sphere", high[0], high[1], high[2], vector);
                 assert_int_equal(high[1], high[2]);
                 assert_true(high[2] < 10 * vector + (1 << 18));
             next:;

@@ -6,7 +6,8 @@
  */
 #include "test_est_util.h"
 
-/* |G - G_forward| / |G_forward| for the same directions; forward mode by forward-sim, which every objective here has. */
+/* |G - G_forward| / |G_forward| for the same directions; forward mode by forward-sim, which every objective here has.
+ */
 static double distance(bench *b, const char *name, double nu) {
     hdo_estimator s = bench_estimator(name, 8, nu), fwd = bench_estimator("forward-sim", 8, 0.0);
     float *G = bench_get(b->f->d * sizeof *G);
@@ -49,8 +50,8 @@ static void test_est_steps_quadratic(void **state) {
     bench_clear(&b);
 }
 
-/* Down, then up again: truncation first, then round-off. Logistic computes its differences in double (floor 1e-16 / nu);
- * cubic plus quartic takes the default loop, which rounds x + nu u to float (floor 1e-7 / nu). */
+/* Down, then up again: truncation first, then round-off. Logistic computes its differences in double (floor 1e-16 /
+ * nu); cubic plus quartic takes the default loop, which rounds x + nu u to float (floor 1e-7 / nu). */
 static void test_est_steps_floor(void **state) {
     (void)state;
     bench b;
@@ -162,8 +163,9 @@ static void test_est_steps_debiased_paired(void **state) {
         tally_add(&to_coarse, z - hdo__dot(POLY_D, G, g));
     }
     double passes = (double)forward / N;
-    print_message("debiased against fd on the same directions: at nu/8 z %+.2f, at nu z %+.2f; %.2f passes an estimate\n",
-                  tally_z(&to_fine, 0.0), tally_z(&to_coarse, 0.0), passes);
+    print_message(
+        "debiased against fd on the same directions: at nu/8 z %+.2f, at nu z %+.2f; %.2f passes an estimate\n",
+        tally_z(&to_fine, 0.0), tally_z(&to_coarse, 0.0), passes);
     assert_true(fabs(tally_z(&to_fine, 0.0)) < Z_MAX);
     assert_true(fabs(tally_z(&to_coarse, 0.0)) > 8.0);
     /* F(x), D_0, the finer of the pair, and the coarser unless it is D_0: p_0 = 4/7 */
@@ -193,10 +195,14 @@ static void test_est_steps_debiased_variance(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_est_steps_order),           cmocka_unit_test(test_est_steps_quadratic),
-        cmocka_unit_test(test_est_steps_floor),           cmocka_unit_test(test_est_steps_complex),
-        cmocka_unit_test(test_est_steps_forward),         cmocka_unit_test(test_est_steps_coord),
-        cmocka_unit_test(test_est_steps_theorem_nu),      cmocka_unit_test(test_est_steps_debiased_paired),
+        cmocka_unit_test(test_est_steps_order),
+        cmocka_unit_test(test_est_steps_quadratic),
+        cmocka_unit_test(test_est_steps_floor),
+        cmocka_unit_test(test_est_steps_complex),
+        cmocka_unit_test(test_est_steps_forward),
+        cmocka_unit_test(test_est_steps_coord),
+        cmocka_unit_test(test_est_steps_theorem_nu),
+        cmocka_unit_test(test_est_steps_debiased_paired),
         cmocka_unit_test(test_est_steps_debiased_variance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

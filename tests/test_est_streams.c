@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Independence. Estimates of different nodes and of different steps are independent (correlations of projections and of
- * squared norms; score sqrt(n) rho); with per-tensor directions those of different tensors too, while one direction over
- * the whole vector ties them together. Shared streams: every node draws the same directions.
+ * squared norms; score sqrt(n) rho); with per-tensor directions those of different tensors too, while one direction
+ * over the whole vector ties them together. Shared streams: every node draws the same directions.
  */
 #include "test_est_util.h"
 
@@ -23,7 +23,9 @@ static void pair_add(pair_tally *t, double a, double b) {
 }
 
 /* Score of zero correlation. */
-static double pair_z(const pair_tally *t) { return sqrt(t->n) * t->ab / sqrt(t->aa * t->bb); }
+static double pair_z(const pair_tally *t) {
+    return sqrt(t->n) * t->ab / sqrt(t->aa * t->bb);
+}
 
 /* Projections on w and squared norms of two streams of estimates. */
 static void correlate(bench *b, const hdo_estimator *s, uint32_t next, int64_t lag, const float *w, double z[2]) {
@@ -41,7 +43,8 @@ static void correlate(bench *b, const hdo_estimator *s, uint32_t next, int64_t l
     free(G);
 }
 
-static const char *const names[] = {"fd", "fd-central", "debiased", "forward", "forward-sim", "forward-law", "fd-law", "complex-step"};
+static const char *const names[] = {"fd",          "fd-central",  "debiased", "forward",
+                                    "forward-sim", "forward-law", "fd-law",   "complex-step"};
 enum { N_NAMES = sizeof names / sizeof names[0] };
 
 static void test_est_streams_independent(void **state) {
@@ -55,8 +58,8 @@ static void test_est_streams_independent(void **state) {
         double nodes[2], steps[2];
         correlate(&b, &s, 1, 0, w, nodes);
         correlate(&b, &s, 0, 1, w, steps);
-        print_message("%-12s between nodes z %+.2f (projection) %+.2f (norm); between steps %+.2f %+.2f\n", names[i], nodes[0],
-                      nodes[1], steps[0], steps[1]);
+        print_message("%-12s between nodes z %+.2f (projection) %+.2f (norm); between steps %+.2f %+.2f\n", names[i],
+                      nodes[0], nodes[1], steps[0], steps[1]);
         for (int k = 0; k < 2; k++) assert_true(fabs(nodes[k]) < Z_MAX && fabs(steps[k]) < Z_MAX);
     }
     bench_clear(&b);
@@ -80,7 +83,8 @@ static void test_est_streams_tensors(void **state) {
             }
             z[dir] = pair_z(&p);
         }
-        print_message("%-12s squared norms of two tensors: whole z %+.1f, per-tensor z %+.2f\n", tensor_names[i], z[1], z[2]);
+        print_message("%-12s squared norms of two tensors: whole z %+.1f, per-tensor z %+.2f\n", tensor_names[i], z[1],
+                      z[2]);
         assert_true(z[HDO_DIRECTIONS_WHOLE] > 20.0);
         assert_true(fabs(z[HDO_DIRECTIONS_PER_TENSOR]) < Z_MAX);
     }

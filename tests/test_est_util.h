@@ -10,11 +10,13 @@
 #ifndef HDO_TEST_EST_UTIL_H
 #define HDO_TEST_EST_UTIL_H
 
+/* clang-format off: cmocka wants these before itself */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+/* clang-format on */
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,7 +49,9 @@ static inline void *bench_get(size_t bytes) {
     return p;
 }
 
-static inline hdo_stream bench_stream(uint32_t sub) { return hdo__stream(97, HDO_RNG_TEST, 1, 2, sub); }
+static inline hdo_stream bench_stream(uint32_t sub) {
+    return hdo__stream(97, HDO_RNG_TEST, 1, 2, sub);
+}
 
 static inline void bench_finish(bench *b, float spread) {
     b->x = bench_get((b->f->d + b->f->n_buf) * sizeof(float));
@@ -89,8 +93,10 @@ static inline void bench_logistic(bench *b, int features, int classes, int size,
     size_t row = (size_t)features;
     b->in = bench_get((size_t)size * row * sizeof(float));
     hdo__rng_normal(bench_stream(2), 0, (size_t)size * row, b->in);
-    for (int i = 0; i < size; i++) b->label[i] = (int32_t)hdo__rng_below(bench_stream(3), (uint64_t)i, (uint64_t)classes);
-    for (int i = size / 2; repeat && i < size; i++) memcpy(b->in + (size_t)i * row, b->in + (size_t)(i - size / 2) * row, row * 4);
+    for (int i = 0; i < size; i++)
+        b->label[i] = (int32_t)hdo__rng_below(bench_stream(3), (uint64_t)i, (uint64_t)classes);
+    for (int i = size / 2; repeat && i < size; i++)
+        memcpy(b->in + (size_t)i * row, b->in + (size_t)(i - size / 2) * row, row * 4);
     b->batch = (hdo_batch){.size = size, .in = b->in, .label = b->label, .node = 0, .seed = 1, .train = true};
     bench_finish(b, 0.2f);
 }
@@ -104,10 +110,12 @@ static const hdo_tensor poly_tensors[] = {
 static inline double poly_coef(int power, size_t j) {
     return power == 1 ? 0.5 + 0.1 * (double)j : power == 3 ? 0.4 - 0.05 * (double)j : 0.1 + 0.02 * (double)j;
 }
-static inline double poly_third(size_t j, double x) { return 6.0 * poly_coef(3, j) + 24.0 * poly_coef(4, j) * x; }
+static inline double poly_third(size_t j, double x) {
+    return 6.0 * poly_coef(3, j) + 24.0 * poly_coef(4, j) * x;
+}
 
-static inline hdo_status poly_loss(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
-                                   float *buf) {
+static inline hdo_status poly_loss(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w,
+                                   double *loss, float *buf) {
     (void)b, (void)w, (void)buf;
     *loss = 0.0;
     for (size_t j = 0; j < f->d; j++) {
@@ -128,7 +136,9 @@ static inline size_t poly_work_bytes(const hdo_objective *f, int batch, int k) {
     (void)f, (void)batch, (void)k;
     return 0;
 }
-static inline void poly_destroy(hdo_objective *f) { free(f); }
+static inline void poly_destroy(hdo_objective *f) {
+    free(f);
+}
 static const hdo_objective_ops poly_ops = {
     .name = "poly", .destroy = poly_destroy, .work_bytes = poly_work_bytes, .loss = poly_loss, .grad = poly_grad};
 
@@ -164,7 +174,8 @@ static inline hdo_estimator bench_estimator(const char *name, int rv, double nu)
                            .ratio = 0.5};
 }
 
-static inline hdo_estimate_info bench_estimate(bench *b, const hdo_estimator *s, uint32_t node, int64_t step, float *g) {
+static inline hdo_estimate_info bench_estimate(bench *b, const hdo_estimator *s, uint32_t node, int64_t step,
+                                               float *g) {
     hdo_request q = {.batch = &b->batch, .x = b->x, .seed = 11, .node = node, .step = step, .eta = 0.1};
     hdo_estimate_info info = {0};
     assert_int_equal(s->ops->estimate(s, b->f, &q, &b->w, g, &info), HDO_OK);
@@ -187,13 +198,17 @@ static inline void tally_add(tally *t, double v) {
     t->mean += d / t->n;
     t->m2 += d * (v - t->mean);
 }
-static inline double tally_se(const tally *t) { return sqrt(t->m2 / (t->n - 1.0) / t->n); }
-static inline double tally_z(const tally *t, double expected) { return (t->mean - expected) / tally_se(t); }
+static inline double tally_se(const tally *t) {
+    return sqrt(t->m2 / (t->n - 1.0) / t->n);
+}
+static inline double tally_z(const tally *t, double expected) {
+    return (t->mean - expected) / tally_se(t);
+}
 
 typedef struct moments { /* of an estimator */
-    double z_mean;   /* largest |z| of a coordinate of the mean */
-    tally norm2;     /* |G|^2 */
-    tally error2;    /* |G - expected|^2 */
+    double z_mean;       /* largest |z| of a coordinate of the mean */
+    tally norm2;         /* |G|^2 */
+    tally error2;        /* |G - expected|^2 */
 } moments;
 
 /* A node of its own for every estimator: their draws are then independent evidence. */

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "hdo/hdo.h"
+#include "update/update.h"
 
 static void set(hdo_config *c, const char *key, const char *value) {
     hdo_error e = {0};
@@ -275,6 +276,121 @@ static void test_run_matches_exact_expectations(void **state) {
     }
 }
 
+/* Warm-up rises linearly to the rate, cosine falls to zero at the end, a file is linear between its points. */
+static void test_run_schedules(void **state) {
+    (void)state;
+    hdo_schedule s = {.kind = HDO_SCHEDULE_COSINE, .lr = 2.0, .warmup = 4, .steps = 100};
+    assert_true(hdo__schedule_lr(&s, 0) == 0.5);
+    assert_true(hdo__schedule_lr(&s, 3) == 2.0);
+    assert_true(hdo__schedule_lr(&s, 4) == 2.0);
+    assert_true(fabs(hdo__schedule_lr(&s, 54) - 1.0) < 1e-12);
+    assert_true(hdo__schedule_lr(&s, 103) < 0.001);
+    double points[] = {0.0, 1.0, 10.0, 3.0, 20.0, 0.5};
+    s = (hdo_schedule){.kind = HDO_SCHEDULE_FILE, .lr = 1.0, .warmup = 2, .n_points = 3, .point = points};
+    assert_true(hdo__schedule_lr(&s, 0) == 0.5);
+    assert_true(hdo__schedule_lr(&s, 2) == 1.0);
+    assert_true(fabs(hdo__schedule_lr(&s, 7) - 2.0) < 1e-12);
+    assert_true(hdo__schedule_lr(&s, 22) == 0.5);
+    assert_true(hdo__schedule_lr(&s, 500) == 0.5);
+}
+
+/* Without noise and with one first-order node everything is known: mu_t = (1 - eta h)^t x_0. */
+static void test_run_weighted_average(void **state) {
+    (void)state;
+    enum { T = 30 };
+    hdo_config c;
+    base_config(&c, "quadratic", "1fo");
+    set(&c, "model.dim", "1");
+    set(&c, "model.smoothness", "1");
+    set(&c, "model.convexity", "1");
+    set(&c, "model.noise", "0");
+    set(&c, "model.start", "2");
+    set(&c, "population.fo.lr", "0.1");
+    set(&c, "steps", "30");
+    set(&c, "eval.weighted", "0.05");
+    hdo_run *r = make(&c);
+    finish(r);
+    double top = 0.0, bottom = 0.0;
+    for (int t = 1; t <= T; t++) {
+        double w = pow(0.95, -t);
+        top += w * 2.0 * pow(0.9, t - 1);
+        bottom += w;
+    }
+    double y = top / bottom;
+    assert_true(fabs(hdo_run_last_row(r)->y_loss / (0.5 * y * y) - 1.0) < 1e-5);
+    hdo_run_destroy(r);
+}
+
+/* Rates in the ratio of the noises: a forward-law node with rv vectors is (1 + (d+1)/rv) times as noisy where the
+ * gradient is all noise. */
+static void test_run_balanced_rate(void **state) {
+    (void)state;
+    hdo_config c;
+    base_config(&c, "quadratic", "4fo+4zo");
+    set(&c, "model.dim", "50");
+    set(&c, "model.start", "0");
+    set(&c, "model.spread", "0");
+    set(&c, "model.noise", "1");
+    set(&c, "population.fo.lr", "0.1");
+    set(&c, "population.zo.lr", "balanced");
+    set(&c, "population.zo.rv", "17");
+    set(&c, "population.zo.batch", "1");
+    set(&c, "population.fo.batch", "1");
+    hdo_run *r = make(&c);
+    finish(r);
+    double ratio = hdo_run_last_row(r)->lr[0] / hdo_run_last_row(r)->lr[1];
+    assert_true(fabs(ratio / (1.0 + 51.0 / 17.0) - 1.0) < 0.2); /* 32 differences in 50 dimensions: about 5% */
+    hdo_run_destroy(r);
+}
+
+/* Churn: an outage takes a class away, nothing hangs, and mixing with lost messages still conserves the mean. */
+static void test_run_churn(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    hdo_stop why;
+    base_config(&c, "quadratic", "4fo+6zo");
+    set(&c, "churn.outage", "fo");
+    set(&c, "churn.outage_from", "5");
+    set(&c, "churn.outage_to", "10");
+    set(&c, "churn.loss", "0.3");
+    set(&c, "eval.every", "1");
+    hdo_run *r = make(&c);
+    float before[100];
+    size_t d;
+    for (int t = 0; t < 20; t++) {
+        memcpy(before, hdo_run_params(r, 1, &d), 100 * sizeof(float));
+        assert_int_equal(hdo_run_advance(r, 1, &why, &e), HDO_OK);
+        bool moved = memcmp(before, hdo_run_params(r, 1, &d), 100 * sizeof(float)) != 0;
+        assert_int_equal(moved, t < 5 || t >= 10); /* node 1 is first order: it rests while its class is away */
+        int64_t present = hdo_run_last_row(r)->present;
+        assert_int_equal(present, t + 1 >= 5 && t + 1 < 10 ? 6 : 10);
+    }
+    hdo_run_destroy(r);
+
+    set(&c, "churn.leave", "1"); /* everybody leaves and nobody comes back: steps pass, nothing moves, nothing hangs */
+    set(&c, "churn.back", "0");
+    r = make(&c);
+    assert_int_equal(finish(r), HDO_COMPLETED);
+    assert_int_equal(hdo_run_last_row(r)->backward, 0);
+    hdo_run_destroy(r);
+}
+
+/* The time model: with equal costs and no waiting a run of T steps takes T times the cost of one. */
+static void test_run_time_model(void **state) {
+    (void)state;
+    hdo_config c;
+    base_config(&c, "quadratic", "2fo+2zo");
+    set(&c, "population.fo.backward_s", "0.5");
+    set(&c, "population.zo.backward_s", "0.25");
+    set(&c, "population.zo.latency_s", "0.125");
+    set(&c, "mixing", "allreduce");
+    hdo_run *r = make(&c);
+    finish(r);
+    assert_true(fabs(hdo_run_last_row(r)->sim_s - 20 * (0.5 + 0.125)) < 1e-9); /* everybody waits for the slowest */
+    hdo_run_destroy(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_same_seed_same_bits_any_threads),
@@ -285,6 +401,11 @@ int main(void) {
         cmocka_unit_test(test_run_stops_at_target_and_by_request),
         cmocka_unit_test(test_run_refuses_impossible_configurations),
         cmocka_unit_test(test_run_matches_exact_expectations),
+        cmocka_unit_test(test_run_schedules),
+        cmocka_unit_test(test_run_weighted_average),
+        cmocka_unit_test(test_run_balanced_rate),
+        cmocka_unit_test(test_run_churn),
+        cmocka_unit_test(test_run_time_model),
     };
     return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

@@ -271,8 +271,11 @@ static void test_study_unequal_steps(void **state) {
     b = assess(s);
     assert_true(!a->weighted && b->weighted && b->sc.mode == HDO_THEORY_MODE_O && !b->sc.balanced);
     close_to(b->eta, 0.0125, 1e-12);
-    close_to(b->sc.L, 1.6, 1e-12);       /* 0.02 / 0.0125 */
-    close_to(b->sc.ell_loc, 0.2, 1e-12); /* 0.5 * 0.005 / 0.0125 */
+    /* weights 1.6 and 0.4, variance 0.36, share 1/4: docs/theory.md 3.10 */
+    close_to(b->sc.ell_loc, 0.75 * 0.5, 1e-12);
+    close_to(b->sc.L, 1.6 + 0.5 * (0.36 / 0.25 + 0.75 - 0.4), 1e-12);
+    double omega = 21.0 / 4.0;
+    close_to(b->sc.pop.omega_max, omega * 0.4 / 1.6, 1e-12);
     assert_true(b->sc_holds && !b->nc_known && isfinite(b->a_T));
     free(a);
     free(b);
@@ -313,7 +316,10 @@ static void test_study_violation_is_seen(void **state) {
     hdo_comparison cmp;
     quad_config(&c, &match);
     hdo_study *s = make(&c);
-    for (int k = 0; k < 2; k++) hdo_study_constants(s)->sigma[k] = (hdo_constant){0.1, HDO_GIVEN};
+    for (int k = 0; k < 2; k++) {
+        hdo_study_constants(s)->sigma[k] = (hdo_constant){0.1, HDO_GIVEN};
+        hdo_study_constants(s)->varsigma_U[k] = (hdo_constant){0.0, HDO_GIVEN};
+    }
     if (hdo_study_compare(s, 24, &cmp, &e) != HDO_OK) fail_msg("%s", e.msg);
     assert_true(cmp.violated && cmp.verdict[HDO_Q_GAMMA].violated);
     hdo_comparison_clear(&cmp);

@@ -24,15 +24,15 @@ typedef struct hdo_check_options {
     int samples;    /* estimates per class at most, default 400 */
 } hdo_check_options;
 
-/* Slopes along random directions, three ways. Errors are root mean squares relative to that of the slopes; NaN where the
- * objective has no such oracle. */
+/* Slopes along random directions, three ways. Errors are root mean squares relative to that of the slopes; NaN where
+ * the objective has no such oracle. */
 typedef struct hdo_check_agreement {
     int directions, batch;
     double loss, grad_norm;
-    const char *reference;  /* what the others are compared with: "grad", "jvp" or "extrapolated differences" */
-    double jvp_error;       /* forward mode */
-    double central_error;   /* central difference at its best step */
-    double complex_error;   /* complex step */
+    const char *reference; /* what the others are compared with: "grad", "jvp" or "extrapolated differences" */
+    double jvp_error;      /* forward mode */
+    double central_error;  /* central difference at its best step */
+    double complex_error;  /* complex step */
     bool ok;
 } hdo_check_agreement;
 
@@ -40,16 +40,16 @@ typedef struct hdo_check_agreement {
 typedef struct hdo_check_sweep {
     int n;
     double nu[HDO_CHECK_NU_MAX], one_sided[HDO_CHECK_NU_MAX], central[HDO_CHECK_NU_MAX];
-    double df;                   /* round-off of a loss value, from the rise; at most this if there is none */
-    double nu_one, nu_central;   /* steps of least error */
-    double lo_one, hi_one;       /* where the one-sided error is at most 3 times the least */
+    double df;                 /* round-off of a loss value, from the rise; at most this if there is none */
+    double nu_one, nu_central; /* steps of least error */
+    double lo_one, hi_one;     /* where the one-sided error is at most 3 times the least */
     double lo_central, hi_central;
-    double nu_theory;            /* from df and the curvature: hdo_theory_nu_best */
+    double nu_theory; /* from df and the curvature: hdo_theory_nu_best */
 } hdo_check_sweep;
 
 typedef struct hdo_check_curvature {
-    double L;         /* largest Hessian eigenvalue on the batch, by power iteration: a lower estimate; NaN without grad */
-    double trace;     /* of the Hessian, from second differences along random directions */
+    double L;     /* largest Hessian eigenvalue on the batch, by power iteration: a lower estimate; NaN without grad */
+    double trace; /* of the Hessian, from second differences along random directions */
     double trace_se;
     double dimension; /* trace / L: how many directions count */
 } hdo_check_curvature;
@@ -62,7 +62,7 @@ typedef struct hdo_check_class {
     double nu, lr;
     int samples;
     double loss, grad_norm;
-    double cosine, cosine_theory;     /* mean cosine between estimate and gradient */
+    double cosine, cosine_theory; /* mean cosine between estimate and gradient */
     double variance, variance_se, variance_theory;
     double bias, bias_se, bias_bound; /* |E G - g|; bias_se: what could be seen at all */
     double slope_error;               /* of a difference slope at this nu, from the sweep; 0: exact slopes */
@@ -99,9 +99,10 @@ typedef struct hdo_check_result {
 
 HDO_API hdo_check_options hdo_check_default(void);
 
-/* A configuration that cannot be wired (estimator and model do not fit, data missing) is an error with a sentence; what is
- * merely unwise is a note in the result. options may be NULL. */
-HDO_API hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_check_result *out, hdo_error *e);
+/* A configuration that cannot be wired (estimator and model do not fit, data missing) is an error with a sentence; what
+ * is merely unwise is a note in the result. options may be NULL. */
+HDO_API hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_check_result *out,
+                             hdo_error *e);
 
 /* The result as one JSON document; free() it. NULL when out of memory. */
 HDO_API char *hdo_check_json(const hdo_check_result *r);

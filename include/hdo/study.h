@@ -54,9 +54,10 @@ typedef struct hdo_constants {
     hdo_constant sigma[HDO_CLASSES_MAX]; /* gradient noise of the class's batches */
     hdo_constant varsigma_U[HDO_CLASSES_MAX]; /* heterogeneity of the class, everywhere */
     hdo_constant varsigma_O[HDO_CLASSES_MAX]; /* at x* */
-    double grow;      /* largest varsigma_U over the points seen, over that at the start; 1: constant */
-    double grad_star; /* |grad f| at the minimiser found */
-    int points;       /* where measured: start, probe run, minimiser */
+    double grow;         /* largest varsigma_U over the points seen, over that at the start; 1: constant */
+    double grad_star;    /* |grad f| at the minimiser found */
+    int points;          /* where measured: start, probe run, minimiser */
+    bool probe_diverged; /* the probe run left the finite numbers: only the start was seen */
 } hdo_constants;
 
 typedef struct hdo_study_hooks {

@@ -16,7 +16,7 @@ typedef struct hdo_dirs {
     int dist;           /* HDO_DIST_GAUSSIAN, _SPHERE, _RADEMACHER, or HDO_DIST_AXES */
     size_t d;           /* length of every direction */
     size_t lo, hi;      /* window: u is zero outside [lo, hi); hi = 0: no window. Inside, the numbers do not change */
-    const float *scale; /* sphere: sqrt(n) / |z_r| for r = scale_from, ..., n the length of the window; NULL otherwise */
+    const float *scale; /* sphere: sqrt(n) / |z_r| for r = scale_from, ..., n: length of the window; NULL otherwise */
     int scale_from;
     const hdo_perm *axes; /* HDO_DIST_AXES: u_r is the unit vector of coordinate axes(r); NULL: of coordinate r */
 } hdo_dirs;

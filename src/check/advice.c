@@ -20,12 +20,14 @@ static void note(hdo_check_result *r, hdo_check_level level, int cls, const char
 static void derivatives(hdo_check_result *r) {
     const hdo_check_agreement *a = &r->agreement;
     if (!isfinite(a->loss)) {
-        note(r, HDO_CHECK_PROBLEM, -1, "The loss at the starting point is not finite: look at the data and at model.init first.");
+        note(r, HDO_CHECK_PROBLEM, -1,
+             "The loss at the starting point is not finite: look at the data and at model.init first.");
         return;
     }
     if (a->jvp_error >= 2e-2 || a->complex_error >= 2e-2 || a->central_error >= 2e-2) {
         note(r, HDO_CHECK_PROBLEM, -1,
-             "Derivatives disagree (forward mode %.1e, complex step %.1e, central difference %.1e off %s): kinks at the starting "
+             "Derivatives disagree (forward mode %.1e, complex step %.1e, central difference %.1e off %s): kinks at "
+             "the starting "
              "point, or a wrong derivative. Estimators built on the wrong one will not learn.",
              a->jvp_error, a->complex_error, a->central_error, a->reference);
     }
@@ -43,20 +45,23 @@ static void about_nu(const hdo_class_config *cc, hdo_check_result *r, int k) {
         double finest = ldexp(c->nu, -(int)cc->debias_levels);
         if (finest < lo) {
             note(r, HDO_CHECK_ADVICE, k,
-                 "Class '%s': the finest step of debiased is nu / 2^%d = %.1e, below %.1e where round-off takes over; set nu to %.1e "
+                 "Class '%s': the finest step of debiased is nu / 2^%d = %.1e, below %.1e where round-off takes over; "
+                 "set nu to %.1e "
                  "or debias_levels lower.",
                  c->name, (int)cc->debias_levels, finest, lo, best * 16.0);
         }
         return;
     }
     if (c->slope_error > 0.3) {
-        note(r, HDO_CHECK_PROBLEM, k,
-             "Class '%s': at nu = %.1e a slope is off by %.0f %% (%s); nu between %.1e and %.1e keeps it near the least "
-             "possible, %.1e is best.",
-             c->name, c->nu, 100.0 * c->slope_error, c->nu < best ? "round-off of the losses" : "curvature", lo, hi, best);
+        note(
+            r, HDO_CHECK_PROBLEM, k,
+            "Class '%s': at nu = %.1e a slope is off by %.0f %% (%s); nu between %.1e and %.1e keeps it near the least "
+            "possible, %.1e is best.",
+            c->name, c->nu, 100.0 * c->slope_error, c->nu < best ? "round-off of the losses" : "curvature", lo, hi,
+            best);
     } else if (c->slope_error > 0.02 && (c->nu < lo || c->nu > hi)) { /* below that the directions are the noise */
-        note(r, HDO_CHECK_ADVICE, k, "Class '%s': nu = %.1e works (slopes off by %.1e), but %.1e is better: %s shows.", c->name,
-             c->nu, c->slope_error, best, c->nu < best ? "round-off" : "curvature");
+        note(r, HDO_CHECK_ADVICE, k, "Class '%s': nu = %.1e works (slopes off by %.1e), but %.1e is better: %s shows.",
+             c->name, c->nu, c->slope_error, best, c->nu < best ? "round-off" : "curvature");
     }
 }
 
@@ -65,11 +70,14 @@ static void about_lr(const hdo_class_config *cc, hdo_check_result *r, int k) {
     if (!(c->lr_max > 0.0) || cc->lr.id != HDO_NUMBER) return;
     if (c->lr > c->lr_max) {
         note(r, HDO_CHECK_PROBLEM, k,
-             "Class '%s': lr = %g is above %.2g, where a step of a lone node no longer lowers the expected loss%s; try %.2g to %.2g%s.",
-             c->name, c->lr, c->lr_max, c->zeroth ? " (the noise of the directions along the curvature, tr H / rv, decides)" : "",
+             "Class '%s': lr = %g is above %.2g, where a step of a lone node no longer lowers the expected loss%s; try "
+             "%.2g to %.2g%s.",
+             c->name, c->lr, c->lr_max,
+             c->zeroth ? " (the noise of the directions along the curvature, tr H / rv, decides)" : "",
              0.1 * c->lr_best, c->lr_best, c->zeroth && c->rv_useful > (double)c->rv ? ", or a larger rv" : "");
     } else if (c->lr < 0.003 * c->lr_best) {
-        note(r, HDO_CHECK_ADVICE, k, "Class '%s': lr = %g is far below %.2g, the best step of a lone node: slow, if data noise allows more.",
+        note(r, HDO_CHECK_ADVICE, k,
+             "Class '%s': lr = %g is far below %.2g, the best step of a lone node: slow, if data noise allows more.",
              c->name, c->lr, c->lr_best);
     }
 }
@@ -79,12 +87,14 @@ static void about_rv(hdo_check_result *r, int k) {
     if (!c->zeroth || !(c->rv_useful >= 1.0)) return;
     if ((double)c->rv < 0.1 * c->rv_useful) {
         note(r, HDO_CHECK_ADVICE, k,
-             "Class '%s': the loss bends in about %.0f directions (tr H / L); with rv = %lld the step must be some %.0f times "
+             "Class '%s': the loss bends in about %.0f directions (tr H / L); with rv = %lld the step must be some "
+             "%.0f times "
              "smaller than that of back-propagation. A larger rv up to %.0f pays in full.",
              c->name, c->rv_useful, (long long)c->rv, 1.0 + (c->rv_useful + 1.0) / (double)c->rv, c->rv_useful);
     } else if ((double)c->rv > 4.0 * c->rv_useful && c->rv > 8 && strcmp(c->estimator, "forward-law") != 0) {
         note(r, HDO_CHECK_INFO, k,
-             "Class '%s': rv = %lld is well above %.0f (tr H / L), beyond which more directions hardly allow a larger step; they "
+             "Class '%s': rv = %lld is well above %.0f (tr H / L), beyond which more directions hardly allow a larger "
+             "step; they "
              "still reduce noise as 1/rv.",
              c->name, (long long)c->rv, c->rv_useful);
     }
@@ -98,33 +108,42 @@ static void about_rv(hdo_check_result *r, int k) {
 static void about_bias(hdo_check_result *r, int k) {
     const hdo_check_class *c = &r->cls[k];
     if (c->bias > 0.1 && c->bias > 3.0 * c->bias_se) {
-        note(r, HDO_CHECK_PROBLEM, k, "Class '%s': the mean of the estimate is off the gradient by %.0f %% of its length (noise %.1g %%).",
+        note(r, HDO_CHECK_PROBLEM, k,
+             "Class '%s': the mean of the estimate is off the gradient by %.0f %% of its length (noise %.1g %%).",
              c->name, 100.0 * c->bias, 100.0 * c->bias_se);
     }
     double off = fabs(c->variance - c->variance_theory), se = fmax(c->variance_se, 1e-6);
-    if (c->zeroth && c->slope_error < 0.1 && off > 5.0 * se && off > 0.25 * c->variance_theory && c->variance_theory > 0.0) {
-        note(r, HDO_CHECK_ADVICE, k, "Class '%s': variance %.3g against %.3g predicted (standard error %.1g): a strongly curved loss, or "
-             "a fault in the estimator.", c->name, c->variance, c->variance_theory, se);
+    if (c->zeroth && c->slope_error < 0.1 && off > 5.0 * se && off > 0.25 * c->variance_theory &&
+        c->variance_theory > 0.0) {
+        note(r, HDO_CHECK_ADVICE, k,
+             "Class '%s': variance %.3g against %.3g predicted (standard error %.1g): a strongly curved loss, or "
+             "a fault in the estimator.",
+             c->name, c->variance, c->variance_theory, se);
     }
 }
 
 static void about_kind(const hdo_class_config *cc, hdo_check_result *r, int k) {
     const hdo_check_class *c = &r->cls[k];
     if (cc->streams.id == HDO_STREAMS_SHARED && cc->count > 1) {
-        note(r, HDO_CHECK_ADVICE, k, "Class '%s': all %lld nodes draw the same directions, so averaging them does not average the noise "
-             "of the directions; streams: independent does.", c->name, (long long)cc->count);
+        note(r, HDO_CHECK_ADVICE, k,
+             "Class '%s': all %lld nodes draw the same directions, so averaging them does not average the noise "
+             "of the directions; streams: independent does.",
+             c->name, (long long)cc->count);
     }
     if (strcmp(cc->estimator, "forward-sim") == 0 && cc->distribution.id == HDO_DIST_GAUSSIAN && cc->rv > 4) {
-        note(r, HDO_CHECK_INFO, k, "Class '%s': forward-law draws the same random variable as forward-sim from one vector instead of %lld.",
+        note(r, HDO_CHECK_INFO, k,
+             "Class '%s': forward-law draws the same random variable as forward-sim from one vector instead of %lld.",
              c->name, (long long)cc->rv);
     }
     if (c->per_tensor && c->zeroth && c->forward > 1 && r->n_tensors > 1 && strcmp(cc->estimator, "fd-coord") != 0) {
-        note(r, HDO_CHECK_INFO, k, "Class '%s': per-tensor directions perturb each of the %d tensors by itself: %lld forward passes an "
-             "estimate.", c->name, r->n_tensors, (long long)c->forward);
+        note(r, HDO_CHECK_INFO, k,
+             "Class '%s': per-tensor directions perturb each of the %d tensors by itself: %lld forward passes an "
+             "estimate.",
+             c->name, r->n_tensors, (long long)c->forward);
     }
     if (strcmp(cc->estimator, "fd-coord") == 0 && c->forward > 20000) {
-        note(r, HDO_CHECK_ADVICE, k, "Class '%s': fd-coord takes %lld forward passes an estimate; coords limits them.", c->name,
-             (long long)c->forward);
+        note(r, HDO_CHECK_ADVICE, k, "Class '%s': fd-coord takes %lld forward passes an estimate; coords limits them.",
+             c->name, (long long)c->forward);
     }
 }
 

@@ -53,11 +53,24 @@ static void put_class(hdo_json *j, const hdo_check_class *c) {
     const struct {
         const char *key;
         double value;
-    } reals[] = {{"nu", c->nu}, {"lr", c->lr}, {"loss", c->loss}, {"grad_norm", c->grad_norm}, {"cosine", c->cosine},
-                 {"cosine_theory", c->cosine_theory}, {"variance", c->variance}, {"variance_se", c->variance_se},
-                 {"variance_theory", c->variance_theory}, {"bias", c->bias}, {"bias_se", c->bias_se},
-                 {"bias_bound", c->bias_bound}, {"slope_error", c->slope_error}, {"data_noise", c->data_noise},
-                 {"lr_best", c->lr_best}, {"lr_max", c->lr_max}, {"rv_useful", c->rv_useful}, {"rv_data", c->rv_data},
+    } reals[] = {{"nu", c->nu},
+                 {"lr", c->lr},
+                 {"loss", c->loss},
+                 {"grad_norm", c->grad_norm},
+                 {"cosine", c->cosine},
+                 {"cosine_theory", c->cosine_theory},
+                 {"variance", c->variance},
+                 {"variance_se", c->variance_se},
+                 {"variance_theory", c->variance_theory},
+                 {"bias", c->bias},
+                 {"bias_se", c->bias_se},
+                 {"bias_bound", c->bias_bound},
+                 {"slope_error", c->slope_error},
+                 {"data_noise", c->data_noise},
+                 {"lr_best", c->lr_best},
+                 {"lr_max", c->lr_max},
+                 {"rv_useful", c->rv_useful},
+                 {"rv_data", c->rv_data},
                  {"time_s", c->time_s}};
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) hdo__json_real(j, reals[i].key, reals[i].value);
     hdo__json_int(j, "samples", c->samples);
@@ -110,8 +123,9 @@ char *hdo_check_json(const hdo_check_result *r) {
 hdo_status hdo_check_figure(const hdo_check_result *r, const char *base, unsigned formats, hdo_error *e) {
     hdo_check_sweep w = r->sweep;
     double none[HDO_CHECK_NU_MAX] = {0};
-    hdo_curve curves[2] = {{.label = "one-sided", .n_runs = 1, .n_points = w.n, .x = w.nu, .mean = w.one_sided, .se = none},
-                           {.label = "central", .n_runs = 1, .n_points = w.n, .x = w.nu, .mean = w.central, .se = none}};
+    hdo_curve curves[2] = {
+        {.label = "one-sided", .n_runs = 1, .n_points = w.n, .x = w.nu, .mean = w.one_sided, .se = none},
+        {.label = "central", .n_runs = 1, .n_points = w.n, .x = w.nu, .mean = w.central, .se = none}};
     hdo_figure f = {.title = "Error of a difference slope against the step",
                     .x_label = "step nu",
                     .y_label = "relative error of the slope",

@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "check/lab.h"
 
-hdo_check_options hdo_check_default(void) { return (hdo_check_options){.time_s = 2.0, .directions = 16, .samples = 400}; }
+hdo_check_options hdo_check_default(void) {
+    return (hdo_check_options){.time_s = 2.0, .directions = 16, .samples = 400};
+}
 
 hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_check_result *out, hdo_error *e) {
     hdo_check_options o = options != NULL ? *options : hdo_check_default();
@@ -18,7 +20,8 @@ hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_
     if (st == HDO_OK) st = hdo__lab_open(&lab, c, &o, e);
     if (st == HDO_OK) {
         memcpy(out->model, c->model.name, sizeof out->model);
-        memcpy(out->data, lab.train != NULL ? c->data.name : "none", lab.train != NULL ? sizeof out->data : sizeof "none");
+        memcpy(out->data, lab.train != NULL ? c->data.name : "none",
+               lab.train != NULL ? sizeof out->data : sizeof "none");
         out->d = (int64_t)lab.f->d;
         out->n_buf = (int64_t)lab.f->n_buf;
         out->n = lab.n;

@@ -2,11 +2,13 @@
  *
  * The health of one class: what its estimator does on its own batch at the starting point, against theory.
  *
- * Cosine. For Gaussian directions over the whole vector cos^2 has the law Beta(rv/2, (d-1)/2) (from the exact law of the
+ * Cosine: for Gaussian directions over the whole vector cos^2 has the law Beta(rv/2, (d-1)/2) (from the exact law of the
  * forward gradient), so E cos = G((rv+1)/2) G((rv+d-1)/2) / (G(rv/2) G((rv+d)/2)); otherwise about 1/sqrt(1 + omega).
- * Variance. omega |g|^2 with omega = (d+1)/rv (whole), sum_l (d_l+1)|g_l|^2 / (rv |g|^2) (per-tensor); d - 1 for sphere and
- * rademacher; a slope error of relative size e adds d e^2 / rv.
- * Bias. Estimators that share their directions with forward-sim are compared with it draw by draw: the noise of the
+ *
+ * Variance: omega |g|^2 with omega = (d+1)/rv (whole), sum_l (d_l+1)|g_l|^2 / (rv |g|^2) (per-tensor), d - 1 for sphere
+ * and rademacher; slopes off by a relative e add omega e^2.
+ *
+ * Bias: estimators that share their directions with forward-sim are compared with it draw by draw. The noise of the
  * directions cancels and a small bias shows.
  */
 #include <math.h>
@@ -69,11 +71,12 @@ static double bias_bound(const hdo_lab *l, const hdo_estimator *s, const hdo_che
 /* ---- measurements ---- */
 
 static bool pairs_with_sim(const hdo_lab *l, const hdo_estimator *s) {
-    return l->f->ops->grad != NULL && s->ops->zeroth && !s->ops->axes && !s->ops->gaussian && s->ops != &hdo__est_forward_sim;
+    return l->f->ops->grad != NULL && s->ops->zeroth && !s->ops->axes && !s->ops->gaussian &&
+           s->ops != &hdo__est_forward_sim;
 }
 
-static double now_of(hdo_lab *l, const hdo_estimator *s, const hdo_request *q, hdo_work *w, float *g, hdo_check_class *c,
-                     hdo_status *st) {
+static double now_of(hdo_lab *l, const hdo_estimator *s, const hdo_request *q, hdo_work *w, float *g,
+                     hdo_check_class *c, hdo_status *st) {
     hdo_estimate_info info = {0};
     double start = hdo__now_s();
     *st = s->ops->estimate(s, l->f, q, w, g, &info);
@@ -159,9 +162,9 @@ static hdo_status data_noise(hdo_lab *l, int node, int batch, double *out) {
     return HDO_OK;
 }
 
-/* Expected loss after one step with learning rate eta, to second order: F - eta |g|^2 + eta^2/2 E G'HG, where for isotropic
- * noise E G'HG <= (L (1 + 1/rv) + tr H / rv) |g|^2. Least at lr_best, F again at lr_max = 2 lr_best. Shared batches, no
- * data noise, no averaging: what a lone node can bear. Heavy-ball momentum multiplies a step by 1/(1-m). */
+/* Expected loss after one step with learning rate eta, to second order: F - eta |g|^2 + eta^2/2 E G'HG, where for
+ * isotropic noise E G'HG <= (L (1 + 1/rv) + tr H / rv) |g|^2. Least at lr_best, F again at lr_max = 2 lr_best. Shared
+ * batches, no data noise, no averaging: what a lone node can bear. Heavy-ball momentum multiplies a step by 1/(1-m). */
 static void learning_rates(const hdo_class_config *cc, const hdo_estimator *s, const hdo_check_curvature *h,
                            hdo_check_class *c) {
     double L = h->L, trace = fmax(h->trace + 2.0 * h->trace_se, L); /* on the safe side: the trace is an estimate */
@@ -177,11 +180,13 @@ hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_ch
     const hdo_class_config *cc = &l->config->population[k];
     const hdo_estimator *s = &l->estimator[k];
     double lr = cc->lr.id == HDO_NUMBER ? cc->lr.arg : 0.01; /* rules for lr are resolved by a run */
-    *c = (hdo_check_class){.count = cc->count, .rv = cc->rv, .batch = cc->batch, .coords = cc->coords, .zeroth = s->ops->zeroth, .lr = lr};
+    *c = (hdo_check_class){
+        .count = cc->count, .rv = cc->rv, .batch = cc->batch, .coords = cc->coords, .zeroth = s->ops->zeroth, .lr = lr};
     memcpy(c->name, cc->name, sizeof c->name);
     memcpy(c->estimator, cc->estimator, sizeof c->estimator);
     c->per_tensor = s->directions == HDO_DIRECTIONS_PER_TENSOR;
-    c->cosine = c->variance = c->variance_se = c->bias = c->bias_se = c->data_noise = c->grad_norm = c->rv_data = (double)NAN;
+    c->cosine = c->variance = c->variance_se = c->bias = c->bias_se = c->data_noise = c->grad_norm = c->rv_data =
+        (double)NAN;
 
     hdo_status st = HDO_OK;
     int node = l->first[k] < l->n ? l->first[k] : 0;

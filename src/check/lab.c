@@ -82,10 +82,11 @@ static hdo_status open_memory(hdo_lab *l, hdo_error *e) {
     l->label = hdo__alloc(B * sizeof(int32_t));
     l->in = hdo__alloc(B * n_in * sizeof(float));
     int threads = (int)l->config->threads > 0 ? (int)l->config->threads : hdo__cpu_count();
-    if (l->x == NULL || l->g == NULL || l->v[0] == NULL || l->v[1] == NULL || l->v[2] == NULL || l->mean == NULL || l->idx == NULL ||
-        l->label == NULL || l->in == NULL || hdo__team_init(&l->team, threads, scratch_bytes(l)) != HDO_OK) {
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory: a check of d = %zu numbers needs %.1f MB and scratch", l->f->d,
-                         (double)(len * 5 * sizeof(float) + l->f->d * sizeof(double)) / 1e6);
+    if (l->x == NULL || l->g == NULL || l->v[0] == NULL || l->v[1] == NULL || l->v[2] == NULL || l->mean == NULL ||
+        l->idx == NULL || l->label == NULL || l->in == NULL ||
+        hdo__team_init(&l->team, threads, scratch_bytes(l)) != HDO_OK) {
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory: a check of d = %zu numbers needs %.1f MB and scratch",
+                         l->f->d, (double)(len * 5 * sizeof(float) + l->f->d * sizeof(double)) / 1e6);
     }
     l->work = (hdo_work){&l->team.arena[0], &l->team};
     return HDO_OK;
@@ -131,7 +132,6 @@ hdo_batch hdo__lab_batch(hdo_lab *l, int node, int64_t t, int size) {
 }
 
 hdo_dirs hdo__lab_dirs(const hdo_lab *l) {
-    return (hdo_dirs){.s = hdo__stream((uint64_t)l->config->seed, HDO_RNG_TEST, 0, 0, 0),
-                      .dist = HDO_DIST_GAUSSIAN,
-                      .d = l->f->d};
+    return (hdo_dirs){
+        .s = hdo__stream((uint64_t)l->config->seed, HDO_RNG_TEST, 0, 0, 0), .dist = HDO_DIST_GAUSSIAN, .d = l->f->d};
 }

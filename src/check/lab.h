@@ -23,15 +23,15 @@ typedef struct hdo_lab {
     hdo_estimator estimator[HDO_CLASSES_MAX];
     int first[HDO_CLASSES_MAX]; /* first node of each class */
     hdo_team team;
-    hdo_work work;   /* with the whole team */
-    float *x;        /* (d + n_buf) starting point */
-    float *g;        /* (d + n_buf) gradient of the check's batch, or the class's */
-    float *v[3];     /* (d + n_buf) vectors in passing */
-    double *mean;    /* (d) */
+    hdo_work work; /* with the whole team */
+    float *x;      /* (d + n_buf) starting point */
+    float *g;      /* (d + n_buf) gradient of the check's batch, or the class's */
+    float *v[3];   /* (d + n_buf) vectors in passing */
+    double *mean;  /* (d) */
     int batch_max;
-    int64_t *idx;    /* (batch_max) */
-    int32_t *label;  /* (batch_max) */
-    float *in;       /* (batch_max, n_in) */
+    int64_t *idx;   /* (batch_max) */
+    int32_t *label; /* (batch_max) */
+    float *in;      /* (batch_max, n_in) */
 } hdo_lab;
 
 hdo_status hdo__lab_open(hdo_lab *l, const hdo_config *c, const hdo_check_options *o, hdo_error *e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slopes along random directions on one batch at the starting point: do gradient, forward mode, complex step and central
- * differences agree; how does the error of differences depend on nu; and how curved is the loss?
+ * Slopes along random directions on one batch at the starting point: do gradient, forward mode, complex step and
+ * central differences agree; how does the error of differences depend on nu; and how curved is the loss?
  *
  *     one-sided  (F(x + nu u) - F(x)) / nu            error nu u'Hu / 2      + 2 df / nu
  *     central    (F(x + nu u) - F(x - nu u)) / 2 nu   error nu^2 F'''/6      + df / nu
@@ -16,18 +16,18 @@
 #include "check/lab.h"
 
 enum { DIRECTIONS_MAX = HDO_DIRS_AT_ONCE, POWER_STEPS = 20 };
-#define NU_FIRST 1.0    /* steps of the sweep: 1 down to 1e-8, four a decade */
+#define NU_FIRST 1.0 /* steps of the sweep: 1 down to 1e-8, four a decade */
 #define NU_LAST 1e-8
 #define NU_PER_DECADE 4
-#define AGREE_TOL 2e-2  /* oracles of a float32 network agree to 1e-4 or so; a wrong derivative is off by order one */
+#define AGREE_TOL 2e-2 /* oracles of a float32 network agree to 1e-4 or so; a wrong derivative is off by order one */
 #define CURVATURE_TIME_S 3.0 /* for each of trace and L */
 
 typedef struct slopes {
     hdo_lab *l;
     hdo_batch batch;
     int k;
-    double loss, scale;             /* scale: root mean square of the reference slopes */
-    double exact[DIRECTIONS_MAX];   /* reference slopes */
+    double loss, scale;           /* scale: root mean square of the reference slopes */
+    double exact[DIRECTIONS_MAX]; /* reference slopes */
     double plus[DIRECTIONS_MAX], minus[DIRECTIONS_MAX];
 } slopes;
 
@@ -108,7 +108,8 @@ static hdo_status sweep(slopes *s, hdo_check_sweep *w) {
             central[r] = (s->plus[r] - s->minus[r]) / (2.0 * step);
         }
         double e1 = rms_difference(s->k, one, s->exact), e2 = rms_difference(s->k, central, s->exact);
-        if (nu < 1e-7) { /* far below any sensible step: what is left is round-off, sqrt 2 df / (2 nu) of a central slope */
+        if (nu <
+            1e-7) { /* far below any sensible step: what is left is round-off, sqrt 2 df / (2 nu) of a central slope */
             floor_sum += e2 * step * sqrt(2.0);
             floor_n++;
         }
@@ -145,7 +146,8 @@ static hdo_status agreement(slopes *s, const hdo_check_sweep *w, hdo_check_agree
     }
     a->central_error = HUGE_VAL;
     for (int i = 0; i < w->n; i++) a->central_error = fmin(a->central_error, w->central[i]);
-    a->ok = isfinite(s->loss) && a->central_error < AGREE_TOL && !(a->jvp_error >= AGREE_TOL) && !(a->complex_error >= AGREE_TOL);
+    a->ok = isfinite(s->loss) && a->central_error < AGREE_TOL && !(a->jvp_error >= AGREE_TOL) &&
+            !(a->complex_error >= AGREE_TOL);
     return st;
 }
 
@@ -202,8 +204,8 @@ static hdo_status trace(slopes *s, double df, hdo_check_curvature *c) {
     return HDO_OK;
 }
 
-/* Power iteration on v -> (grad F(x + e v) - grad F(x - e v)) / 2e. Started from the gradient, which leans towards the large
- * eigenvalues. The estimate is |H v|, a lower one; it is good enough when it moves by less than 1 %. */
+/* Power iteration on v -> (grad F(x + e v) - grad F(x - e v)) / 2e. Started from the gradient, which leans towards the
+ * large eigenvalues. The estimate is |H v|, a lower one; it is good enough when it moves by less than 1 %. */
 static hdo_status largest_eigenvalue(slopes *s, hdo_check_curvature *c) {
     hdo_lab *l = s->l;
     const hdo_objective *f = l->f;

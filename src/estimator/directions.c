@@ -17,9 +17,8 @@ enum { TILE = 2048 };
 hdo_dirs hdo__request_dirs(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q) {
     /* streams: shared = the authors' code, where every node draws the same directions in a step */
     uint32_t node = s->streams == HDO_STREAMS_SHARED ? 0 : q->node;
-    return (hdo_dirs){.s = hdo__stream(q->seed, HDO_RNG_DIRECTION, node, (uint64_t)q->step, 0),
-                      .dist = s->distribution,
-                      .d = f->d};
+    return (hdo_dirs){
+        .s = hdo__stream(q->seed, HDO_RNG_DIRECTION, node, (uint64_t)q->step, 0), .dist = s->distribution, .d = f->d};
 }
 
 hdo_stream hdo__sibling_stream(const hdo_dirs *u, hdo_purpose purpose) {

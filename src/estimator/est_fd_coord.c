@@ -2,7 +2,7 @@
  *
  * fd-coord: differences along the coordinates (`cge` in the authors' code), for small d:
  *
- *     G_j = (F(x + nu e_j) - F(x)) / nu        for every j: d + 1 forward passes, no random direction, error nu H_jj / 2
+ *     G_j = (F(x + nu e_j) - F(x)) / nu      for every j: d + 1 forward passes, no random direction, error nu H_jj / 2
  *
  * With `coords` = m > 0 an estimate takes only m coordinates, a uniformly random set drawn anew each step, and weighs
  * them by d/m, so that the mean is the same: E|G|^2 = (d/m)|g|^2 up to nu. rv, directions and distribution have no say.

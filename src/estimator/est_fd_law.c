@@ -5,9 +5,9 @@
  *
  *     (1/rv) sum_r c_r u_r   =law=   (1/rv) [ Q (sum_r c_r y_r - S Q'z) + S z ],      S = sqrt(sum_r c_r^2),
  *
- * y_r ~ N(0, I_k) and c_r = (F(x + nu Q y_r) - F(x)) / nu for every direction, z ~ N(0, I_d) once: O(d + rv k) instead of
- * O(rv d). No reverse pass. A part of the loss outside the span (l2 regulariser) is differentiated exactly, so with l2
- * the law is that of fd on the data loss plus the exact gradient of the regulariser: less noise, same mean up to nu.
+ * y_r ~ N(0, I_k) and c_r = (F(x + nu Q y_r) - F(x)) / nu for every direction, z ~ N(0, I_d) once: O(d + rv k) instead
+ * of O(rv d). No reverse pass. A part of the loss outside the span (l2 regulariser) is differentiated exactly, so with
+ * l2 the law is that of fd on the data loss plus the exact gradient of the regulariser: less noise, same mean up to nu.
  *
  * Addresses: y_r takes the numbers of direction r from the start of its block on (k is at most the block's length), z
  * those of a direction number no estimate ever uses.

@@ -3,7 +3,7 @@
  * forward-law: the random variable of forward-sim, exactly in law, from ONE Gaussian vector (docs/theory.md, section on
  * exact sampling). With chi ~ chi-square(rv) and z ~ N(0, I) independent,
  *
- *     (1/rv) sum_r (u_r . g) u_r   =law=   ((chi - sqrt(chi) z.ghat) / rv) g  +  (|g| sqrt(chi) / rv) z,   ghat = g/|g|.
+ *     (1/rv) sum_r (u_r . g) u_r  =law=  ((chi - sqrt(chi) z.ghat) / rv) g  +  (|g| sqrt(chi) / rv) z,  ghat = g/|g|.
  *
  * O(d) whatever rv. Per tensor: the same for every tensor with its own chi. It uses the gradient, so it simulates a
  * forward-mode node at first-order cost; a device that cannot back-propagate uses fd or forward.
@@ -22,13 +22,15 @@ enum { PIECE = 32768, INNER = 2048 }; /* INNER: z and g meet in the first-level 
 typedef struct law_job {
     const hdo_dirs *u;
     size_t lo, hi;
-    const float *g; /* (d) the gradient */
-    float *out;     /* (d) z, then the estimate */
+    const float *g;        /* (d) the gradient */
+    float *out;            /* (d) z, then the estimate */
     double *along, *norm2; /* per piece: z.g and |g|^2 */
     float a, b;            /* estimate = a g + b z */
 } law_job;
 
-static size_t piece_count(size_t len) { return (len + PIECE - 1) / PIECE; }
+static size_t piece_count(size_t len) {
+    return (len + PIECE - 1) / PIECE;
+}
 
 static size_t law_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
     (void)s;

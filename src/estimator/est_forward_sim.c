@@ -7,10 +7,10 @@
  *
  * A slope needs all of its direction before the direction can be used. Two ways, the same directions, by size:
  *
- *   small d   A few directions at a time are written out: one task a direction draws it and takes u.g tile by tile, then
- *             one task a tile of G adds them. Every number is drawn once; what is kept fits the second-level cache.
+ *   small d   A few directions at a time are written out: one task a direction draws it and takes u.g tile by tile,
+ *             then one task a tile of G adds them. Every number is drawn once; what is kept fits a cache.
  *   large d   Slopes first, drawing and forgetting; then the tile pass that all estimators share draws again. Drawing
- *             twice costs about what writing a long direction to memory and reading it back would, and needs no memory.
+ *             twice costs about what writing a long direction to memory and reading it back would, without the memory.
  */
 #include <string.h>
 

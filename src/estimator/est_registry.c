@@ -57,10 +57,11 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
                          class_name, s->ops->name, (s->ops->needs & HDO_CAN_GRAD) != 0 ? "forward-sim" : "fd");
     }
     if (s->ops->axes && s->distribution != HDO_DIST_GAUSSIAN) {
-        return hdo__fail(e, HDO_E_UNSUPPORTED,
-                         "class '%s': estimator '%s' goes along the coordinates, so a distribution of random vectors has no "
-                         "meaning; leave it at gaussian",
-                         class_name, s->ops->name);
+        return hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "class '%s': estimator '%s' goes along the coordinates, so a distribution of random vectors has no "
+            "meaning; leave it at gaussian",
+            class_name, s->ops->name);
     }
     if ((s->ops->needs & HDO_CAN_COMPLEX) != 0 && f->piecewise && !s->allow_piecewise) {
         return hdo__fail(e, HDO_E_UNSUPPORTED,

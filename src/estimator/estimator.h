@@ -20,11 +20,11 @@ typedef struct hdo_estimator hdo_estimator;
 
 typedef struct hdo_request { /* one estimate */
     const hdo_batch *batch;
-    const float *x;  /* (d + n_buf), never written */
-    uint64_t seed;   /* address of the directions: seed, node, step */
+    const float *x; /* (d + n_buf), never written */
+    uint64_t seed;  /* address of the directions: seed, node, step */
     uint32_t node;
     int64_t step;
-    double eta;      /* learning rate of this step, for nu = eta / sqrt(d) */
+    double eta; /* learning rate of this step, for nu = eta / sqrt(d) */
 } hdo_request;
 
 typedef struct hdo_estimate_info {
@@ -35,11 +35,11 @@ typedef struct hdo_estimate_info {
 typedef struct hdo_estimator_ops {
     const char *name;
     const char *help;
-    unsigned needs;  /* HDO_CAN_* of the objective */
-    bool zeroth;     /* uses directions: rv and nu matter */
-    bool gaussian;   /* exact in law, and that for Gaussian directions only */
-    bool axes;       /* coordinate directions: no distribution to choose */
-    bool difference; /* subtracts losses: nu trades truncation against round-off */
+    unsigned needs;        /* HDO_CAN_* of the objective */
+    bool zeroth;           /* uses directions: rv and nu matter */
+    bool gaussian;         /* exact in law, and that for Gaussian directions only */
+    bool axes;             /* coordinate directions: no distribution to choose */
+    bool difference;       /* subtracts losses: nu trades truncation against round-off */
     hdo_theory_est theory; /* which row of the table in docs/theory.md predicts it */
     /* Arena bytes beyond the objective's own passes. */
     size_t (*work_bytes)(const hdo_estimator *s, const hdo_objective *f, int batch);

@@ -28,8 +28,9 @@ static void logits(const logistic *f, int B, const float *in, const float *x, fl
     hdo__logreg_logits(f, B, in, x, z);
 }
 
-/* Mean cross-entropy of logits z + nu zu, both (B, C); zu NULL: of z. dz (B, C), or NULL, receives its gradient. From the
- * logits on everything is double, on one path for F(x) and F(x + nu u): their difference is then good to 1e-16 / nu. */
+/* Mean cross-entropy of logits z + nu zu, both (B, C); zu NULL: of z. dz (B, C), or NULL, receives its gradient. From
+ * the logits on everything is double, on one path for F(x) and F(x + nu u): their difference is then good to 1e-16 /
+ * nu. */
 static double cross_entropy(int B, int C, const float *z, const float *zu, double nu, const int32_t *label, float *dz) {
     double sum = 0.0;
     for (int i = 0; i < B; i++) {
@@ -56,7 +57,9 @@ double hdo__logreg_regulariser(const hdo_logreg *f, const float *x) {
     return f->l2 > 0.0 ? 0.5 * f->l2 * hdo__sumsq(f->base.d, x) : 0.0;
 }
 
-static double regulariser(const logistic *f, const float *x) { return hdo__logreg_regulariser(f, x); }
+static double regulariser(const logistic *f, const float *x) {
+    return hdo__logreg_regulariser(f, x);
+}
 
 static hdo_status lr_loss(const hdo_objective *o, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
                           float *buf) {
@@ -71,8 +74,8 @@ static hdo_status lr_loss(const hdo_objective *o, const hdo_batch *b, const floa
     return HDO_OK;
 }
 
-static hdo_status lr_grad(const hdo_objective *o, const hdo_batch *b, const float *x, hdo_work *w, float *g, double *loss,
-                          float *buf) {
+static hdo_status lr_grad(const hdo_objective *o, const hdo_batch *b, const float *x, hdo_work *w, float *g,
+                          double *loss, float *buf) {
     const logistic *f = (const logistic *)o;
     (void)buf;
     assert(b->size >= 1);
@@ -94,8 +97,8 @@ static hdo_status lr_grad(const hdo_objective *o, const hdo_batch *b, const floa
 }
 
 /* One direction at a time: du (B, C) = in U_W' + u_b, then <dz, du>. The direction is written out once (d numbers). */
-static hdo_status lr_jvp(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u, int first, int k,
-                         hdo_work *w, double *loss, double *dloss, float *buf) {
+static hdo_status lr_jvp(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
+                         int k, hdo_work *w, double *loss, double *dloss, float *buf) {
     const logistic *f = (const logistic *)o;
     (void)buf;
     size_t mark = hdo__arena_mark(w->arena), n = (size_t)b->size * (size_t)f->C;
@@ -135,11 +138,11 @@ static hdo_status lr_loss_many(const hdo_objective *o, const hdo_batch *b, const
     return HDO_OK;
 }
 
-/* Im F(x + i nu u) / nu. Of a sample: log sum_c e^(z_c + i nu t_c) - (z_y + i nu t_y), t = logits(u), whose imaginary part
- * is the angle of sum_c e^(z_c) (cos nu t_c + i sin nu t_c) minus nu t_y: nothing cancels, nu may be tiny. The l2 term
- * gives <x, u> exactly. */
-static hdo_status lr_complex_step(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
-                                  int k, double nu, hdo_work *w, double *slope) {
+/* Im F(x + i nu u) / nu. Of a sample: log sum_c e^(z_c + i nu t_c) - (z_y + i nu t_y), t = logits(u), whose imaginary
+ * part is the angle of sum_c e^(z_c) (cos nu t_c + i sin nu t_c) minus nu t_y: nothing cancels, nu may be tiny. The l2
+ * term gives <x, u> exactly. */
+static hdo_status lr_complex_step(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u,
+                                  int first, int k, double nu, hdo_work *w, double *slope) {
     const logistic *f = (const logistic *)o;
     size_t mark = hdo__arena_mark(w->arena), C = (size_t)f->C, n = (size_t)b->size * C;
     float *z = hdo__arena_floats(w->arena, n), *t = hdo__arena_floats(w->arena, n);
@@ -232,8 +235,7 @@ static hdo_status lr_init(const hdo_objective *o, uint64_t seed, float *x) {
         hdo__rng_normal(sw, 0, nw, x);
         hdo__scale(nw, (float)f->init.arg, x);
         break;
-    default: /* zero */
-        break;
+    default: /* zero */ break;
     }
     return HDO_OK;
 }
@@ -250,7 +252,9 @@ static size_t lr_work_bytes(const hdo_objective *o, int batch, int k) {
     return train > eval ? train : eval;
 }
 
-static void lr_destroy(hdo_objective *o) { hdo__free(o); }
+static void lr_destroy(hdo_objective *o) {
+    hdo__free(o);
+}
 
 static const hdo_objective_ops logistic_ops = {
     .name = "logistic",
@@ -269,7 +273,8 @@ static const hdo_objective_ops logistic_ops = {
 hdo_status hdo__logistic_create(const hdo_problem *p, hdo_objective **out, hdo_error *e) {
     const hdo_model_config *m = &p->config->model;
     if (p->train->vocab > 0) {
-        return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' needs real inputs, but data '%s' is a sequence of tokens; use transformer",
+        return hdo__fail(e, HDO_E_UNSUPPORTED,
+                         "model '%s' needs real inputs, but data '%s' is a sequence of tokens; use transformer",
                          m->name, p->config->data.name);
     }
     logistic *f = hdo__alloc(sizeof *f);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the loss of a batch of softmax regression sees of a direction: the changes of its B x C logits, X U' with
- * features X (B, p + 1; the last column is one, for the bias) and directions U (C, p + 1). For every class the row space
- * is that of X. With the Gram matrix K = X X' = L L' (pivoted Cholesky, rank m <= B),
+ * features X (B, p + 1; the last column is one, for the bias) and directions U (C, p + 1). For every class the row
+ * space is that of X. With the Gram matrix K = X X' = L L' (pivoted Cholesky, rank m <= B),
  *
  *     Q = X_piv' L_piv^-T   (p + 1, m) acting on each class,      X Q = L   (B, m),      k = m C.
  *
@@ -20,14 +20,14 @@
 #define RANK_TOL 1e-11
 
 typedef struct span_state {
-    bool weight, bias;  /* which columns of X count */
-    int m;              /* rank */
-    int *pivot;         /* (m) rows */
-    double *L;          /* (B, m) with leading dimension B */
-    float *Lf;          /* the same in float, for products */
-    double *prob;       /* (B, C) softmax at x */
-    double *delta;      /* (B, C) scratch */
-    float *coef;        /* (B, C) scratch */
+    bool weight, bias; /* which columns of X count */
+    int m;             /* rank */
+    int *pivot;        /* (m) rows */
+    double *L;         /* (B, m) with leading dimension B */
+    float *Lf;         /* the same in float, for products */
+    double *prob;      /* (B, C) softmax at x */
+    double *delta;     /* (B, C) scratch */
+    float *coef;       /* (B, C) scratch */
 } span_state;
 
 static size_t lr_span_bytes(const hdo_objective *o, int batch) {
@@ -44,8 +44,8 @@ static int lr_span_most(const hdo_objective *o, int batch) {
     return (batch < f->p + 1 ? batch : f->p + 1) * f->C;
 }
 
-/* K (B, B) -> L (B, m), pivots; returns m. The largest remaining diagonal entry is the next pivot; a column is made from
- * the columns before it, so K is only read. diag (B) is scratch. */
+/* K (B, B) -> L (B, m), pivots; returns m. The largest remaining diagonal entry is the next pivot; a column is made
+ * from the columns before it, so K is only read. diag (B) is scratch. */
 static int pivoted_cholesky(int n, const double *K, double *L, double *diag, int *pivot, int most) {
     size_t B = (size_t)n;
     double largest = 0.0;
@@ -118,7 +118,8 @@ static hdo_status lr_span_open(const hdo_objective *o, const hdo_batch *b, const
     return HDO_OK;
 }
 
-/* e^a - 1 for |a| <= 1/16 by its series, which compilers turn into vector code; the first term left out is below 1e-18. */
+/* e^a - 1 for |a| <= 1/16 by its series, which compilers turn into vector code; the first term left out is below 1e-18.
+ */
 static inline double expm1_small(double a) {
     double q = 1.0 + a * (1.0 / 8.0) * (1.0 + a * (1.0 / 9.0));
     q = 1.0 + a * (1.0 / 6.0) * (1.0 + a * (1.0 / 7.0) * q);
@@ -190,8 +191,8 @@ static void solve(const span_state *s, size_t B, bool transposed, double *v) {
 }
 
 /* Q'z = L_piv^-1 X_piv z, class by class; out (C, m). */
-static void lr_span_project(const hdo_objective *o, const hdo_batch *b, const hdo_span *span, const float *z, hdo_work *w,
-                            double *out) {
+static void lr_span_project(const hdo_objective *o, const hdo_batch *b, const hdo_span *span, const float *z,
+                            hdo_work *w, double *out) {
     const hdo_logreg *f = (const hdo_logreg *)o;
     const span_state *s = span->state;
     size_t B = (size_t)b->size, C = (size_t)f->C, m = (size_t)s->m;
@@ -200,16 +201,16 @@ static void lr_span_project(const hdo_objective *o, const hdo_batch *b, const hd
     if (s->weight) f->kernels->gemm(false, true, b->size, f->C, f->p, 1.0f, b->in, f->p, z, f->p, 0.0f, s->coef, f->C);
     for (size_t c = 0; c < C; c++) {
         for (size_t j = 0; j < m; j++) {
-            out[c * m + j] = (s->weight ? (double)s->coef[(size_t)s->pivot[j] * C + c] : 0.0) +
-                             (s->bias ? (double)zb[c] : 0.0);
+            out[c * m + j] =
+                (s->weight ? (double)s->coef[(size_t)s->pivot[j] * C + c] : 0.0) + (s->bias ? (double)zb[c] : 0.0);
         }
         solve(s, B, false, out + c * m);
     }
 }
 
 /* g += Q v = X_piv' L_piv^-T v, class by class; v (C, m). */
-static void lr_span_expand(const hdo_objective *o, const hdo_batch *b, const hdo_span *span, const double *v, hdo_work *w,
-                           float *g) {
+static void lr_span_expand(const hdo_objective *o, const hdo_batch *b, const hdo_span *span, const double *v,
+                           hdo_work *w, float *g) {
     const hdo_logreg *f = (const hdo_logreg *)o;
     const span_state *s = span->state;
     size_t mark = hdo__arena_mark(w->arena), B = (size_t)b->size, C = (size_t)f->C, m = (size_t)s->m;

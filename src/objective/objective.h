@@ -96,7 +96,7 @@ struct hdo_objective { /* first member of every implementation */
     const hdo_tensor *buffers;  /* (n_buffers): offsets count from d */
     int n_buffers;
     bool has_accuracy;
-    bool piecewise; /* complex_step exists, but the model has kinks (ReLU, max): it gives the slope of the active piece */
+    bool piecewise; /* complex_step exists, but the model has kinks (ReLU, max): slope of the active piece */
     int eval_models; /* how many models `evaluate` likes to see at once */
     int eval_batch;  /* how many samples */
 };

@@ -39,7 +39,8 @@ typedef struct hdo_span_ops {
                     double *out);
 
     /* g += Q v; v (k), g (d). */
-    void (*expand)(const hdo_objective *f, const hdo_batch *b, const hdo_span *s, const double *v, hdo_work *w, float *g);
+    void (*expand)(const hdo_objective *f, const hdo_batch *b, const hdo_span *s, const double *v, hdo_work *w,
+                   float *g);
 
     /* g += gradient of the rest of the loss, inside the span's tensor. */
     void (*rest)(const hdo_objective *f, const hdo_span *s, const float *x, float *g);

@@ -13,26 +13,14 @@
 
 enum { METRICS_MAX_BYTES = 1 << 30 };
 
-typedef struct series { /* one run */
-    int n, cap;
-    double *x, *y;
-} series;
-
-static void series_clear(series *s) {
-    free(s->x);
-    free(s->y);
-    *s = (series){0};
-}
-
-static bool series_add(series *s, double x, double y) {
-    if (s->n == s->cap) {
-        int cap = s->cap == 0 ? 64 : 2 * s->cap;
+static bool series_add(hdo_series *s, double x, double y) {
+    if (s->n >= 64 ? (s->n & (s->n - 1)) == 0 : s->n == 0) { /* full at 64, 128, 256, ... */
+        int cap = s->n == 0 ? 64 : 2 * s->n;
         double *nx = realloc(s->x, (size_t)cap * sizeof(double));
         if (nx != NULL) s->x = nx;
         double *ny = realloc(s->y, (size_t)cap * sizeof(double));
         if (ny != NULL) s->y = ny;
         if (nx == NULL || ny == NULL) return false;
-        s->cap = cap;
     }
     s->x[s->n] = x;
     s->y[s->n++] = y;
@@ -47,7 +35,7 @@ static double figure_of(const json_t *row, const char *name, bool *known) {
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
-static hdo_status read_run(const char *path, const char *x, const char *y, series *out, hdo_error *e) {
+static hdo_status read_metrics(const char *path, const char *x, const char *y, hdo_series *out, hdo_error *e) {
     char *text;
     size_t len;
     hdo_status st = hdo__file_read(path, METRICS_MAX_BYTES, &text, &len, e);
@@ -73,6 +61,26 @@ static hdo_status read_run(const char *path, const char *x, const char *y, serie
     return st;
 }
 
+/* Seed and outcome of a run from its summary; a run without one is still going or was killed. */
+static void read_outcome(const char *dir, hdo_series *out) {
+    char path[2 * HDO_PATH_MAX];
+    out->seed = -1;
+    if (!hdo__path_join(path, sizeof path, dir, "summary.json")) return;
+    json_t *o = json_load_file(path, 0, NULL);
+    const char *word = json_string_value(json_object_get(o, "outcome"));
+    if (json_is_integer(json_object_get(o, "seed"))) out->seed = json_integer_value(json_object_get(o, "seed"));
+    out->finished = word != NULL && strcmp(word, "stopped") != 0;
+    out->diverged = word != NULL && strcmp(word, "diverged") == 0;
+    json_decref(o);
+}
+
+static hdo_status read_run(const char *dir, const char *x, const char *y, hdo_series *out, hdo_error *e) {
+    char path[2 * HDO_PATH_MAX + 32];
+    read_outcome(dir, out);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    return read_metrics(path, x, y, out, e);
+}
+
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Sub-folders of dir that hold metrics.jsonl, sorted; the caller frees names and list. */
@@ -93,9 +101,11 @@ static int list_runs(const char *dir, char ***out) {
             if (more == NULL) break;
             names = more;
         }
+        len -= (int)strlen("/metrics.jsonl");
         names[n] = malloc((size_t)len + 1);
         if (names[n] == NULL) break;
-        memcpy(names[n++], path, (size_t)len + 1);
+        memcpy(names[n], path, (size_t)len);
+        names[n++][len] = '\0';
     }
     closedir(d);
     if (n > 1) qsort(names, (size_t)n, sizeof *names, by_name);
@@ -103,17 +113,58 @@ static int list_runs(const char *dir, char ***out) {
     return n;
 }
 
-static void set_label(hdo_curve *c, const char *dir) {
+static void set_label(char label[HDO_LABEL_MAX], const char *dir) {
     size_t len = strlen(dir);
     while (len > 1 && dir[len - 1] == '/') len--;
     size_t start = len;
     while (start > 0 && dir[start - 1] != '/') start--;
-    snprintf(c->label, sizeof c->label, "%.*s", (int)(len - start), dir + start);
+    snprintf(label, HDO_LABEL_MAX, "%.*s", (int)(len - start), dir + start);
+}
+
+hdo_status hdo_bundle_load(hdo_bundle *out, const char *dir, const char *x, const char *y, hdo_error *e) {
+    char one[HDO_PATH_MAX + 64];
+    char **runs = NULL;
+    *out = (hdo_bundle){0};
+    set_label(out->label, dir);
+    bool is_run = hdo__path_join(one, sizeof one, dir, "metrics.jsonl") && hdo__path_exists(one);
+    int n = is_run ? 1 : list_runs(dir, &runs);
+    if (n == 0) {
+        free(runs);
+        return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no metrics.jsonl, nor has any folder in it", dir);
+    }
+    out->run = calloc((size_t)n, sizeof *out->run);
+    hdo_status st = out->run == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory") : HDO_OK;
+    for (; out->n_runs < n && st == HDO_OK; out->n_runs++) {
+        st = read_run(is_run ? dir : runs[out->n_runs], x, y, &out->run[out->n_runs], e);
+    }
+    for (int k = 0; k < n && !is_run; k++) free(runs[k]);
+    free(runs);
+    if (st != HDO_OK) hdo_bundle_clear(out);
+    return st;
+}
+
+void hdo_bundle_clear(hdo_bundle *b) {
+    for (int k = 0; k < b->n_runs; k++) {
+        free(b->run[k].x);
+        free(b->run[k].y);
+    }
+    free(b->run);
+    *b = (hdo_bundle){0};
+}
+
+double hdo_series_at(const hdo_series *s, double x) {
+    int hi = 0;
+    while (hi < s->n && s->x[hi] < x) hi++;
+    if (hi == s->n || (hi == 0 && s->x[0] > x)) return (double)NAN;
+    if (s->x[hi] <= x || hi == 0) return s->y[hi];
+    double t = (x - s->x[hi - 1]) / (s->x[hi] - s->x[hi - 1]);
+    return s->y[hi - 1] + t * (s->y[hi] - s->y[hi - 1]);
 }
 
 /* Mean and standard error over the runs at the points all of them have. */
-static hdo_status average(hdo_curve *c, const series *s, int n_runs, hdo_error *e) {
-    int n = s[0].n;
+static hdo_status average(hdo_curve *c, const hdo_bundle *b, hdo_error *e) {
+    const hdo_series *s = b->run;
+    int n_runs = b->n_runs, n = s[0].n;
     for (int k = 1; k < n_runs; k++) n = s[k].n < n ? s[k].n : n;
     c->x = calloc((size_t)n + 1, sizeof(double));
     c->mean = calloc((size_t)n + 1, sizeof(double));
@@ -136,27 +187,13 @@ static hdo_status average(hdo_curve *c, const series *s, int n_runs, hdo_error *
 }
 
 hdo_status hdo_curve_load(hdo_curve *out, const char *dir, const char *x, const char *y, hdo_error *e) {
-    char one[HDO_PATH_MAX + 64];
-    char *single[1] = {one};
-    char **runs = NULL;
-    int n = 0;
+    hdo_bundle b;
     *out = (hdo_curve){0};
-    set_label(out, dir);
-    bool is_run = hdo__path_join(one, sizeof one, dir, "metrics.jsonl") && hdo__path_exists(one);
-    n = is_run ? 1 : list_runs(dir, &runs);
-    if (n == 0) {
-        free(runs);
-        return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no metrics.jsonl, nor has any folder in it", dir);
-    }
-    char **paths = is_run ? single : runs;
-    series *s = calloc((size_t)n, sizeof *s);
-    hdo_status st = s == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory") : HDO_OK;
-    for (int k = 0; k < n && st == HDO_OK; k++) st = read_run(paths[k], x, y, &s[k], e);
-    if (st == HDO_OK) st = average(out, s, n, e);
-    for (int k = 0; k < n && s != NULL; k++) series_clear(&s[k]);
-    free(s);
-    for (int k = 0; k < n && !is_run; k++) free(runs[k]);
-    free(runs);
+    hdo_status st = hdo_bundle_load(&b, dir, x, y, e);
+    if (st != HDO_OK) return st;
+    memcpy(out->label, b.label, sizeof out->label);
+    st = average(out, &b, e);
+    hdo_bundle_clear(&b);
     if (st != HDO_OK) hdo_curve_clear(out);
     return st;
 }

@@ -11,8 +11,8 @@
  *
  * What j gains i loses, whatever either has done in between, so the mean of all models changes by local steps alone, up
  * to rounding. This is AD-PSGD (Lian et al., 2018) without its atomic average: i goes on stepping until the answer comes.
- * A rank has at most OFFERS_MAX offers out. That bounds memory, and it keeps a node from answering for the same distance
- * many times over, which would overshoot. When all are out a meeting is left out and counted.
+ * A node has at most one offer out, otherwise it would cover the same distance several times and overshoot; a rank has at
+ * most hdo__transport_offers, which bounds memory. A meeting that finds no room is left out and counted.
  *
  * The plan is the synchronous one of the rank's own step; of each pair one node, by parity, makes the offer.
  */
@@ -29,7 +29,7 @@
 #include "base/clock.h"
 #include "base/vec.h"
 
-enum { OFFERS_MAX = 4, IDLE_NS = 50000 };
+enum { IDLE_NS = 50000 };
 enum { OFFER, ANSWER, BEAT, BEAT_BACK, SAY, SAID, DONE, END }; /* word[0] of a message */
 enum { LIVE, LEAVING, GONE };
 
@@ -46,8 +46,9 @@ struct hdo_async {
     bool started;
     pthread_mutex_t *lock; /* (count): one per row */
     pthread_mutex_t queue; /* offers and statistics */
-    offer waiting[OFFERS_MAX];
-    int n_waiting, n_out; /* offers not yet sent; offers without an answer, those included */
+    offer waiting[HDO_OFFERS_MAX];
+    bool *is_out; /* (count): the node has an offer out */
+    int n_waiting, n_out, offers; /* offers not yet sent; offers without an answer, those included */
     _Atomic int64_t step;
     _Atomic unsigned said; /* by anybody, as far as known */
     _Atomic int state;
@@ -106,7 +107,9 @@ int hdo__async_mix(hdo_async *a, const hdo_plan *plan, int64_t step) {
         int maker = ((p ^ q ^ (int)step) & 1) != 0 ? p : q;
         if (!hdo__transport_local(a->t, maker)) continue;
         pthread_mutex_lock(&a->queue);
-        if (a->n_out < OFFERS_MAX) {
+        bool *is_out = &a->is_out[maker - a->rows->first];
+        if (a->n_out < a->offers && !*is_out) {
+            *is_out = true;
             a->waiting[a->n_waiting++] = (offer){maker, maker == p ? q : p, step};
             a->n_out++;
         } else {
@@ -148,6 +151,7 @@ static void take_answer(hdo_async *a, const hdo_message *m) {
     double stale = (double)(now - m->word[2]), gap = fabs((double)(m->word[3] - m->word[2]));
     pthread_mutex_lock(&a->queue);
     a->n_out--;
+    a->is_out[i] = false;
     hdo_async_stats *s = &a->stats;
     s->exchanges++;
     s->stale_sum += stale;
@@ -196,6 +200,7 @@ static void send_offers(hdo_async *a) {
         if (sent) continue;
         pthread_mutex_lock(&a->queue);
         a->n_out--;
+        a->is_out[i] = false;
         a->stats.missed++;
         pthread_mutex_unlock(&a->queue);
     }
@@ -342,10 +347,12 @@ hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_rows *rows, 
     a->d = d;
     a->x0 = x0;
     a->lock = hdo__alloc((size_t)rows->count * sizeof *a->lock);
+    a->offers = hdo__transport_offers(t);
+    a->is_out = hdo__alloc((size_t)rows->count * sizeof(bool));
     a->is_done = hdo__alloc((size_t)t->ranks * sizeof(int));
     a->heard_s = hdo__alloc((size_t)t->ranks * sizeof(double));
     if (x0 != NULL) a->drift = hdo__alloc(d * sizeof(double));
-    if (a->lock == NULL || a->is_done == NULL || a->heard_s == NULL || (x0 != NULL && a->drift == NULL)) {
+    if (a->lock == NULL || a->is_out == NULL || a->is_done == NULL || a->heard_s == NULL || (x0 != NULL && a->drift == NULL)) {
         hdo__async_destroy(a);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the asynchronous engine");
     }
@@ -367,6 +374,7 @@ void hdo__async_destroy(hdo_async *a) {
     atomic_store(&a->state, GONE);
     if (a->started) pthread_join(a->thread, NULL);
     hdo__free(a->lock);
+    hdo__free(a->is_out);
     hdo__free(a->is_done);
     hdo__free(a->heard_s);
     hdo__free(a->drift);

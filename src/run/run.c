@@ -188,29 +188,6 @@ static bool collect(hdo_run *r, hdo_status *st) {
     return finite;
 }
 
-/* The time model: a node's clock runs by its oracle calls; partners wait for each other and for the bytes. */
-static void advance_clocks(hdo_run *r, const hdo_plan *plan) {
-    if (r->clock_s == NULL) return;
-    for (int k = 0; k < r->n_active; k++) {
-        int node = r->active[k];
-        const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
-        const hdo_node_result *res = &r->result[node];
-        r->clock_s[node] += (double)res->forward * c->forward_s + (double)res->backward * c->backward_s +
-                            (double)res->jvp * c->jvp_s;
-    }
-    double bytes = (double)(r->rows.len * sizeof(float));
-    for (int k = 0; k < plan->n_pairs; k++) {
-        double *a = &r->clock_s[plan->pairs[k].a], *b = &r->clock_s[plan->pairs[k].b];
-        double cost = 0.0;
-        for (int side = 0; side < 2; side++) {
-            int node = side == 0 ? plan->pairs[k].a : plan->pairs[k].b;
-            const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
-            cost = fmax(cost, c->latency_s + (c->bandwidth > 0.0 ? bytes / c->bandwidth : 0.0));
-        }
-        *a = *b = fmax(*a, *b) + cost;
-    }
-}
-
 /* y_t = sum_{k<=t} w_k mu_{k-1} / S_t with w_k = (1-rate)^-k, kept as a running mean: the newest weight is
  * w_t / S_t = rate / (1 - (1-rate)^t) (HDO, strongly convex theorem). Called before step t = 1, 2, ... */
 static hdo_status add_to_weighted_average(hdo_run *r, hdo_error *e) {
@@ -321,7 +298,7 @@ static hdo_status one_step(hdo_run *r, hdo_error *e) {
     if (st != HDO_OK) return st;
     bool finite = collect(r, &st);
     if (st != HDO_OK) return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
-    advance_clocks(r, &plan);
+    hdo__run_advance_clocks(r, &plan);
     r->step++;
     if (!finite) {
         r->stop = HDO_DIVERGED;

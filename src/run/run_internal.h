@@ -117,6 +117,9 @@ hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e); /* mpi.async and mpi.sl
 hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e); /* all ranks fail if one does */
 hdo_status hdo__run_share_dir(hdo_run *r, hdo_status st, hdo_error *e); /* rank 0 tells where the folder is */
 
+/* Simulated time of the nodes after a step (simclock.c). */
+void hdo__run_advance_clocks(hdo_run *r, const hdo_plan *plan);
+
 /* Measures the noise of the classes at the present models and sets the rates of balanced classes (noise.c). */
 hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e);
 bool hdo__run_wants_noise(const hdo_run *r);

@@ -11,6 +11,8 @@
 
 #include "study/study_internal.h"
 
+#define SHARE 0.25
+
 hdo_theory_est hdo__class_kind(const hdo_estimator *s, bool *covered) {
     *covered = strcmp(s->ops->name, "debiased") != 0;
     return s->ops->theory;
@@ -82,11 +84,31 @@ hdo_theory_problem hdo__study_problem(const hdo_pop_spec *p, const hdo_constants
         cls[c].est.b_f *= w;
     }
     bool equal = w_min == w_max;
-    return (hdo_theory_problem){.pop = hdo_theory_pop_const(cls, (size_t)p->n_classes),
+    hdo_pop_const pop = hdo_theory_pop_const(cls, (size_t)p->n_classes);
+    /* omega multiplies gradients of w_k f^i, which is w_k L-smooth: measured in the common L' = w_max L, a factor
+     * (w_k/w_max)^2 in front of Gamma and w_k/w_max in front of e (co-coercivity). Z keeps the plain omega. */
+    for (int c = 0; c < p->n_classes && !equal; c++) {
+        double omega = p->est[c].omega * p->eta[c] / (*eta_mean * w_max);
+        if (c == 0) pop.omega_max = pop.omega_bar = 0.0;
+        if (p->count[c] > 0) pop.omega_max = fmax(pop.omega_max, omega);
+        pop.omega_bar += (double)p->count[c] / n * omega;
+    }
+    /* Strong convexity of the parts enters as (1/n) sum w_i (ell_loc/2)|X_i - x*|^2. Either every weight is at least
+     * w_min, or the mean weight 1 is kept and the cross term costs c a + var(w)/c Gamma (Young), c = SHARE. */
+    double spread = 0.0, L = w_max * k->L.value, ell_loc = w_min * k->ell_loc.value;
+    for (int c = 0; c < p->n_classes; c++) {
+        double w = p->eta[c] / *eta_mean - 1.0;
+        spread += (double)p->count[c] / n * w * w;
+    }
+    if (!equal && w_min < 1.0 - SHARE) {
+        ell_loc = (1.0 - SHARE) * k->ell_loc.value;
+        L += k->ell_loc.value * fmax(0.0, spread / SHARE + 1.0 - SHARE - w_min);
+    }
+    return (hdo_theory_problem){.pop = pop,
                                 .mix = *mix,
-                                .L = w_max * k->L.value,
+                                .L = L,
                                 .ell = k->ell.value,
-                                .ell_loc = w_min * k->ell_loc.value,
+                                .ell_loc = ell_loc,
                                 .mode = equal ? mode : HDO_THEORY_MODE_O,
                                 .balanced = equal && (k->balanced || present == 1)};
 }

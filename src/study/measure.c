@@ -57,6 +57,7 @@ static hdo_status visit(hdo_study *s, int64_t steps, points *p, hdo_error *e) {
         if (st == HDO_OK) st = hdo__study_tick(&s->hooks, "probe run", t, steps, e);
         if (st == HDO_OK && (t + 1 == steps / 2 || t + 1 == steps)) st = add_mean(p, r, e);
     }
+    s->k.probe_diverged = why == HDO_DIVERGED || p->n < (steps > 0 ? 3 : 1);
     hdo_run_destroy(r);
     hdo__free(c);
     return st;

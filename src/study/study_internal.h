@@ -2,11 +2,11 @@
  *
  * Between the files of this folder. A study is a wired run at step 0 plus what is known about its problem.
  *
- *   constants.c   what follows from formulas      assess.c      bounds on the problem
- *   oracle.c      exact gradients of f and f^i    warnings.c    which assumption fails
- *   lanczos.c     extreme eigenvalues             compare.c     runs against bounds
- *   linear.c      softmax regression, certified   scaling.c     laws in n and d n0
- *   measure.c     everything else, estimated      planner.c     fleets
+ *   constants.c      what follows from formulas       assess.c     bounds on the problem
+ *   oracle.c         exact gradients of f and f^i     warnings.c   which assumption fails
+ *   lanczos.c        extreme eigenvalues              compare.c    runs against bounds
+ *   softmax_const.c  softmax regression, certified    scaling.c    laws in n and d n0
+ *   measure.c        everything else, estimated       planner.c    fleets
  */
 #ifndef HDO_STUDY_STUDY_INTERNAL_H
 #define HDO_STUDY_STUDY_INTERNAL_H
@@ -64,7 +64,7 @@ hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t
  * a random start" (1992), theorem 3.2: P <= 1.648 sqrt(n) exp(-sqrt(err) (2 steps - 1)). */
 double hdo__lanczos_error(size_t n, int steps, double fail);
 
-/* ---- linear.c: softmax regression ---- */
+/* ---- softmax_const.c: softmax regression ---- */
 
 bool hdo__is_softmax_regression(const hdo_config *c);
 hdo_status hdo__linear_constants(hdo_study *s, hdo_error *e); /* L, L_F, L2, ell, ell_loc: certified */

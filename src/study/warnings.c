@@ -48,7 +48,8 @@ static void about_problem(const hdo_study *s, hdo_assessment *a) {
     if (!k->convex) warn(a, 3, HDO_WARN_NOTE, "not convex: only the bound on the mean squared gradient applies");
     if (a->quality == HDO_MEASURED) {
         warn(a, 1, HDO_WARN_NOTE,
-             "some constants are measured at %d points: lower estimates, so the bounds are estimates", k->points);
+             "some constants are measured, at %d points%s: lower estimates, so the bounds are estimates", k->points,
+             k->probe_diverged ? " (the probe run diverged: use a smaller lr)" : "");
     }
     if (a->quality == HDO_UNKNOWN) {
         warn(a, 1, HDO_WARN_NOTE, "some constants are unknown: use --measure, or give them (--L, --ell, --sigma, ...)");

@@ -29,3 +29,9 @@ int hdo__transport_owner(const hdo_transport *t, int node) {
     assert(node >= t->start[t->order[lo]] && node < t->start[t->order[lo]] + t->held[t->order[lo]]);
     return t->order[lo];
 }
+
+int hdo__transport_offers(const hdo_transport *t) {
+    int most = 1;
+    for (int r = 0; r < t->ranks; r++) most = t->held[r] > most ? t->held[r] : most;
+    return most < HDO_OFFERS_MAX ? most : HDO_OFFERS_MAX;
+}

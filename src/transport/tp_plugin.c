@@ -88,5 +88,12 @@ hdo_status hdo__mpi_create(hdo_transport **out, const hdo_transport_setup *s, hd
     if (symbol == NULL) return hdo__fail(e, HDO_E_ENGINE, "'%s' is not a plug-in of hdo", path);
     hdo_transport_open_fn open_fn;
     memcpy(&open_fn, &symbol, sizeof open_fn); /* ISO C has no cast from an object to a function */
-    return open_fn(HDO_TRANSPORT_ABI, hdo_version(), s, out, e);
+    hdo_status st = open_fn(HDO_TRANSPORT_ABI, hdo_version(), s, out, e);
+    int rank, ranks;
+    if (st != HDO_OK || !hdo_mpi_launched(&rank, &ranks) || (*out)->ranks == ranks) return st;
+    st = hdo__fail(e, HDO_E_ENGINE, "the launcher started %d ranks, but the library of %s sees %d: it belongs to another MPI "
+                   "(HDO_MPI chooses openmpi or mpich)", ranks, flavour, (*out)->ranks);
+    (*out)->ops->destroy(*out); /* every process believes to be rank 0: nobody else can say it */
+    *out = NULL;
+    return st;
 }

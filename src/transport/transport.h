@@ -30,7 +30,7 @@ enum { HDO_SAY_NOT_FINITE = 1, HDO_SAY_STOP = 2, HDO_SAY_TIMEOUT = 4, HDO_SAY_SA
 /* Adds this rank's part to count elements of v from element first on. */
 typedef void (*hdo_relay_fn)(void *ctx, void *v, size_t first, size_t count);
 
-enum { HDO_MESSAGE_WORDS = 6 };
+enum { HDO_MESSAGE_WORDS = 6, HDO_OFFERS_MAX = 16 };
 typedef struct hdo_message { /* of the asynchronous engine: a few words, and perhaps a row */
     int64_t word[HDO_MESSAGE_WORDS];
     float *row; /* (len) or NULL; of an arrived message: valid until the next call */
@@ -87,6 +87,9 @@ int hdo__transport_owner(const hdo_transport *t, int node);
 static inline bool hdo__transport_local(const hdo_transport *t, int node) {
     return node >= t->first && node < t->first + t->count;
 }
+
+/* Rows one rank may have under way to others at once in the asynchronous engine: bounds everybody's buffers. */
+int hdo__transport_offers(const hdo_transport *t);
 
 hdo_status hdo__inproc_create(hdo_transport **out, int n, hdo_error *e);
 

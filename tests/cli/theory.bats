@@ -32,7 +32,7 @@ load helper
 }
 
 @test "theory --run exits with 1 and says so loudly when a bound is violated" {
-    run --separate-stderr "$HDO" theory theory-match --run --seeds 20 --set steps=200 --sigma 0.05 -q
+    run --separate-stderr "$HDO" theory theory-match --run --seeds 20 --set steps=200 --L 0.11 --sigma 0.1 -q
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"EXCEEDS ITS BOUND"* ]]
     [[ "$output" == *"VIOLATED"* ]]

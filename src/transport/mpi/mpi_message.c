@@ -10,13 +10,14 @@
 
 static bool prepare(mpi_tp *t) {
     if (t->posts != NULL) return true;
-    t->n_posts = POSTS_A_RANK * t->base.ranks; /* offers and answers that can be under way at once, and some small ones */
-    float *rows = hdo__alloc((size_t)t->n_posts * t->ld * sizeof(float));
+    t->n_with_row = hdo__transport_offers(&t->base) * t->base.ranks; /* all offers and answers that can be under way */
+    t->n_posts = t->n_with_row + SMALL_A_RANK * t->base.ranks;
+    float *rows = hdo__alloc((size_t)t->n_with_row * t->ld * sizeof(float));
     t->inbox = hdo__alloc(t->ld * sizeof(float));
     t->posts = hdo__alloc((size_t)t->n_posts * sizeof *t->posts);
     if (rows == NULL || t->inbox == NULL || t->posts == NULL) return false;
     for (int k = 0; k < t->n_posts; k++) {
-        t->posts[k].row = rows + (size_t)k * t->ld;
+        t->posts[k].row = k < t->n_with_row ? rows + (size_t)k * t->ld : NULL;
         t->posts[k].req[0] = t->posts[k].req[1] = MPI_REQUEST_NULL;
     }
     t->coming = MPI_REQUEST_NULL;
@@ -26,7 +27,7 @@ static bool prepare(mpi_tp *t) {
 bool mpi_post_message(hdo_transport *base, int to, const hdo_message *m) {
     mpi_tp *t = (mpi_tp *)base;
     if (!prepare(t)) return false;
-    for (int k = 0; k < t->n_posts; k++) {
+    for (int k = m->row != NULL ? 0 : t->n_with_row; k < (m->row != NULL ? t->n_with_row : t->n_posts); k++) {
         mpi_post *p = &t->posts[k];
         int done = 0;
         MPI_Testall(2, p->req, &done, MPI_STATUSES_IGNORE);

@@ -18,7 +18,7 @@
 #include "base/arena.h"
 #include "transport/transport.h"
 
-enum { HOST_MAX = 64, WHAT_MAX = 96, SHARE_HEADER = 8, RELAY_WINDOW = 32, POSTS_A_RANK = 12 };
+enum { HOST_MAX = 64, WHAT_MAX = 96, SHARE_HEADER = 8, RELAY_WINDOW = 32, SMALL_A_RANK = 8 };
 enum { TAG_RELAY = 1, TAG_REPORT = 2, TAG_MESSAGE = 3, TAG_ROW = 4 }; /* on the control communicator */
 
 typedef struct report { /* "I am waiting", or no longer; to rank 0 */
@@ -70,7 +70,7 @@ typedef struct mpi_tp {
 
     /* asynchronous messages */
     mpi_post *posts; /* (n_posts) */
-    int n_posts;
+    int n_posts, n_with_row; /* the first n_with_row have room for a row */
     float *inbox;    /* (ld) */
     MPI_Request coming; /* the row of a message whose words are here */
     int coming_from;

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 — hdo bench: this build on this machine, as a table, JSON or CSV. */
+#include "cmd_bench.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static const char help_text[] =
+    "Usage: hdo bench [NAME] [OPTIONS]\n\n"
+    "Times kernels, one node-step and one evaluation of the experiments, whole runs, and cost against nodes, coordinates,\n"
+    "threads and ranks. Every row: median, 10th and 90th percentile, processor time, rate, fraction of a limit measured in\n"
+    "the same process (fma: multiply-adds in registers; triad: memory; normals: our generator in cache), allocations,\n"
+    "most resident memory, and how many processors other programs kept busy meanwhile.\n\n"
+    "NAME is a case or the beginning of one up to a slash (step, step/e2, gemm, eval/e1); without it the quick cases run,\n"
+    "in less than a minute; 'all' runs everything, which takes some minutes. Cases whose data is not here are skipped.\n\n"
+    "  --list               names of the cases, * for the quick ones\n"
+    "  --threads N          threads of steps, evaluations and runs (default: as a run chooses); kernels use one\n"
+    "  --cpu                statistics of processor time, not of wall time: for one thread on a busy machine\n"
+    "  --seconds S          for each case, about (default 0.3)\n"
+    "  --json               one JSON document on standard output\n"
+    "  --csv FILE           append rows to FILE, with a header if it is new\n"
+    "  -q, --quiet          no notes;  --color auto|always|never\n\n"
+    "docs/performance.md explains the rows and has results beside PyTorch's.\n";
+
+/* ---- rows ---- */
+
+static const char *seconds_text(double s, char buf[32]) {
+    static const char *const unit[] = {"s", "ms", "us", "ns"};
+    int k = 0;
+    while (k < 3 && s < 1.0) s *= 1000.0, k++;
+    if (!isfinite(s)) return "-";
+    snprintf(buf, 32, "%.*f %s", s < 10.0 ? 2 : s < 100.0 ? 1 : 0, s, unit[k]);
+    return buf;
+}
+
+static void print_header(void) {
+    cli_style s = cli_style_for(stdout);
+    printf("%s%-27s %-38s %3s %5s %9s %9s %9s %9s %14s %13s %6s %8s %5s%s\n", s.bold, "case", "shape", "thr", "n", "median",
+           "p10", "p90", "cpu", "rate", "of limit", "allocs", "peak MB", "busy", s.off);
+}
+
+static void print_row(const hdo_bench_row *r) {
+    char t[4][32], rate[32] = "", part[32] = "", peak[32] = "-", busy[32] = "-";
+    if (r->rate > 0.0 && r->unit[0] != '\0') snprintf(rate, sizeof rate, "%.4g %s", r->rate, r->unit);
+    if (isfinite(r->fraction)) snprintf(part, sizeof part, "%.0f%% %s", 100.0 * r->fraction, r->limit);
+    if (r->peak_bytes > 0) snprintf(peak, sizeof peak, "%.0f", (double)r->peak_bytes / 1e6);
+    if (isfinite(r->busy)) snprintf(busy, sizeof busy, "%.1f", r->busy);
+    printf("%-27s %-38s %3d %5d %9s %9s %9s %9s %14s %13s %6.3g %8s %5s\n", r->name, r->shape,
+           r->ranks > 1 ? r->ranks : r->threads, r->s.n, seconds_text(r->s.median, t[0]), seconds_text(r->s.p10, t[1]),
+           seconds_text(r->s.p90, t[2]), seconds_text(r->cpu_s, t[3]), rate, part, r->allocations, peak, busy);
+    fflush(stdout);
+}
+
+static void print_number(FILE *f, const char *before, double v, const char *none) {
+    if (isfinite(v)) {
+        fprintf(f, "%s%.6g", before, v);
+    } else {
+        fprintf(f, "%s%s", before, none);
+    }
+}
+
+static void print_json(const hdo_bench_row *r, bool first) { /* names and shapes hold no character that JSON would escape */
+    printf("%s\n  {\"name\": \"%s\", \"shape\": \"%s\", \"threads\": %d, \"ranks\": %d, \"n\": %d, \"calls\": %lld",
+           first ? "" : ",", r->name, r->shape, r->threads, r->ranks, r->s.n, (long long)r->calls);
+    const double v[] = {r->s.median, r->s.p10, r->s.p90, r->s.min, r->cpu_s, r->rate, r->fraction, r->allocations, r->busy};
+    static const char *const key[] = {"median_s", "p10_s", "p90_s", "min_s", "cpu_s", "rate", "fraction", "allocations", "busy"};
+    for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) {
+        printf(", \"%s\": ", key[k]);
+        print_number(stdout, "", v[k], "null");
+    }
+    printf(", \"unit\": \"%s\", \"limit\": \"%s\", \"peak_bytes\": %zu}", r->unit, r->limit, r->peak_bytes);
+}
+
+static void print_csv(FILE *f, const hdo_bench_row *r, const char *date) {
+    fprintf(f, "%s,%s,%s,\"%s\",%d,%d,%d", date, hdo_version(), r->name, r->shape, r->threads, r->ranks, r->s.n);
+    const double v[] = {r->s.median, r->s.p10, r->s.p90, r->cpu_s, r->rate};
+    for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) print_number(f, ",", v[k], "");
+    fprintf(f, ",%s,%s", r->unit, r->limit);
+    print_number(f, ",", r->fraction, "");
+    print_number(f, ",", r->allocations, "");
+    fprintf(f, ",%zu", r->peak_bytes);
+    print_number(f, ",", r->busy, "");
+    fputc('\n', f);
+}
+
+void bench_put(const bench_out *out, const hdo_bench_row *row) {
+    if (out->json) {
+        print_json(row, *out->rows == 0);
+    } else {
+        if (*out->rows == 0) print_header();
+        print_row(row);
+    }
+    if (out->csv != NULL) print_csv(out->csv, row, out->date);
+    ++*out->rows;
+}
+
+static void on_row(void *ctx, const hdo_bench_row *row) { bench_put(ctx, row); }
+static void on_note(void *ctx, const char *message) {
+    (void)ctx;
+    cli_note("%s", message);
+}
+static bool on_stop(void *ctx) {
+    (void)ctx;
+    return cli_signal() != 0;
+}
+
+/* ---- command ---- */
+
+static void cpu_name(char *buf, size_t cap) {
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    snprintf(buf, cap, "unknown");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || colon == NULL) continue;
+        line[strcspn(line, "\n\"\\")] = '\0';
+        snprintf(buf, cap, "%s", colon + 2);
+        break;
+    }
+    if (f != NULL) fclose(f);
+}
+
+static void list(void) {
+    bool quick;
+    for (int i = 0; bench_process_name(i, &quick) != NULL; i++) printf("%c %s\n", quick ? '*' : ' ', bench_process_name(i, &quick));
+    for (int i = 0; hdo_bench_case_name(i, &quick) != NULL; i++) printf("%c %s\n", quick ? '*' : ' ', hdo_bench_case_name(i, NULL));
+}
+
+static bool library_has(const char *name) {
+    bool any = name == NULL || strcmp(name, "limit") == 0;
+    for (int i = 0; hdo_bench_case_name(i, NULL) != NULL && !any; i++) any = hdo_bench_selects(name, hdo_bench_case_name(i, NULL));
+    return any;
+}
+
+typedef struct bench_args {
+    hdo_bench_options o;
+    const char *csv;
+    bool json;
+} bench_args;
+
+/* Returns -1 to go on, otherwise the exit code. */
+static int parse(int argc, char **argv, bench_args *a) {
+    enum { LIST = 256, THREADS, SECONDS, CPU, JSON, CSV, COLOUR };
+    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+                                          {"list", no_argument, NULL, LIST},
+                                          {"threads", required_argument, NULL, THREADS},
+                                          {"seconds", required_argument, NULL, SECONDS},
+                                          {"cpu", no_argument, NULL, CPU},
+                                          {"json", no_argument, NULL, JSON},
+                                          {"csv", required_argument, NULL, CSV},
+                                          {"quiet", no_argument, NULL, 'q'},
+                                          {"color", required_argument, NULL, COLOUR},
+                                          {NULL, 0, NULL, 0}};
+    for (int c; (c = getopt_long(argc, argv, "hq", longs, NULL)) != -1;) {
+        int64_t v;
+        char *end;
+        switch (c) {
+        case 'h': fputs(help_text, stdout); return 0;
+        case LIST: list(); return 0;
+        case THREADS:
+            if (!cli_int(optarg, 1, 4096, &v)) return cli_usage_error("bench", "--threads takes 1 to 4096; got '%s'", optarg);
+            a->o.threads = (int)v;
+            break;
+        case SECONDS:
+            a->o.seconds = strtod(optarg, &end);
+            if (end == optarg || *end != '\0' || !(a->o.seconds > 0.0 && a->o.seconds <= 3600.0))
+                return cli_usage_error("bench", "--seconds takes a positive number, at most 3600; got '%s'", optarg);
+            break;
+        case CPU: a->o.cpu = true; break;
+        case JSON: a->json = true; break;
+        case CSV: a->csv = optarg; break;
+        case 'q': cli_set_quiet(true); break;
+        case COLOUR: cli_colour(optarg); break;
+        default: return cli_usage_error("bench", "the options are not right");
+        }
+    }
+    if (optind < argc) a->o.name = argv[optind++];
+    if (optind < argc) return cli_usage_error("bench", "one name at a time, but got '%s' too", argv[optind]);
+    if (!library_has(a->o.name) && !bench_process_has(a->o.name))
+        return cli_usage_error("bench", "there is no benchmark '%s'; 'hdo bench --list' shows them", a->o.name);
+    return -1;
+}
+
+static FILE *open_csv(const char *path) {
+    struct stat info;
+    bool fresh = stat(path, &info) != 0 || info.st_size == 0;
+    FILE *f = fopen(path, "a");
+    if (f != NULL && fresh) {
+        fputs("date,version,case,shape,threads,ranks,n,median_s,p10_s,p90_s,cpu_s,rate,unit,limit,fraction,allocations,"
+              "peak_bytes,busy\n", f);
+    }
+    return f;
+}
+
+int cmd_bench(int argc, char **argv) {
+    bench_args a = {0};
+    int code = parse(argc, argv, &a), rows = 0;
+    if (code >= 0) return code;
+    char date[32], cpu[128];
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    cpu_name(cpu, sizeof cpu);
+    bench_out out = {.json = a.json, .rows = &rows, .date = date};
+    if (a.csv != NULL && (out.csv = open_csv(a.csv)) == NULL) {
+        hdo_error e = {.code = HDO_E_IO};
+        snprintf(e.msg, sizeof e.msg, "'%.400s' cannot be written", a.csv);
+        return cli_fail(&e);
+    }
+    cli_catch_signals();
+    if (a.json) printf("{\"version\": \"%s\", \"date\": \"%s\", \"cpu\": \"%s\", \"rows\": [", hdo_version(), date, cpu);
+    a.o.ctx = &out;
+    a.o.row = on_row;
+    a.o.note = on_note;
+    a.o.stop = on_stop;
+    hdo_error e = {0};
+    bench_process_run(&out, a.o.name);
+    hdo_status st = library_has(a.o.name) ? hdo_bench_run(&a.o, &e) : HDO_OK;
+    if (a.json) printf("\n]}\n");
+    if (out.csv != NULL && fclose(out.csv) != 0 && st == HDO_OK) {
+        st = e.code = HDO_E_IO;
+        snprintf(e.msg, sizeof e.msg, "writing '%.400s' failed", a.csv);
+    }
+    if (st != HDO_OK) return cli_fail(&e);
+    return cli_signal() != 0 ? 128 + cli_signal() : 0;
+}

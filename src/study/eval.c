@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loss, accuracy and confusion of a stored model. An objective only tells how many samples of a batch it gets right, so
+ * samples are grouped by their class and each group is asked once for every class: "how many of you look like c?" The
+ * number of passes is that of the classes; nothing inside a model has to be opened.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/stfile.h"
+#include "base/team.h"
+#include "base/vec.h"
+#include "hdo/eval.h"
+#include "objective/objective.h"
+#include "objective/weights.h"
+
+enum { PATH_CAP = HDO_PATH_MAX + 96 };
+
+/* ---- where the model is ---- */
+
+static bool is_folder(const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* The newest checkpoint of a run folder; -1: none. */
+static int64_t newest(const char *dir) {
+    char path[PATH_CAP];
+    int64_t best = -1;
+    if (!hdo__path_join(path, sizeof path, dir, "checkpoints")) return -1;
+    DIR *d = opendir(path);
+    for (struct dirent *ent; d != NULL && (ent = readdir(d)) != NULL;) {
+        long long s;
+        int end = 0;
+        if (sscanf(ent->d_name, "step-%lld.safetensors%n", &s, &end) == 1 && end > 0 && ent->d_name[end] == '\0' && s > best) best = s;
+    }
+    if (d != NULL) closedir(d);
+    return best;
+}
+
+hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
+    char path[PATH_CAP];
+    if (strlen(source) >= HDO_PATH_MAX) return hdo__fail(e, HDO_E_CONFIG, "the name '%.100s...' is too long", source);
+    if (is_folder(source)) {
+        snprintf(path, sizeof path, "%s/config.yaml", source);
+        if (!hdo__path_exists(path)) return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no config.yaml", source);
+    } else { /* RUN/checkpoints/step-N.safetensors */
+        const char *slash = strrchr(source, '/');
+        snprintf(path, sizeof path, "%.*s/../config.yaml", slash != NULL ? (int)(slash - source) : 1, slash != NULL ? source : ".");
+        if (!hdo__path_exists(path)) return hdo__fail(e, HDO_E_DATA, "'%s' does not lie in a run folder", source);
+    }
+    hdo_config_default(c);
+    return hdo_config_load(c, path, e);
+}
+
+/* ---- the model itself ---- */
+
+static bool read_at(int fd, void *buf, size_t len, uint64_t off) {
+    for (char *p = buf; len > 0;) {
+        ssize_t n = pread(fd, p, len, (off_t)off);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        p += n;
+        off += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+/* One row of params (n, len), or the mean of all. */
+static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t node, const char *path, float *x, hdo_error *e) {
+    int64_t n = t->dim[0], first = node >= 0 ? node : 0, last = node >= 0 ? node + 1 : n;
+    if (node >= n) return hdo__fail(e, HDO_E_CONFIG, "there is no node %lld: '%s' holds %lld of them, from 0", (long long)node, path, (long long)n);
+    float *row = malloc(len * sizeof *row);
+    double *sum = calloc(len, sizeof *sum);
+    hdo_status st = row == NULL || sum == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the models of '%s'", path) : HDO_OK;
+    for (int64_t i = first; i < last && st == HDO_OK; i++) {
+        if (!read_at(fd, row, len * sizeof *row, t->off + (uint64_t)i * len * sizeof *row)) {
+            st = hdo__fail(e, HDO_E_DATA, "reading '%s' failed", path);
+        } else {
+            hdo__accumulate(len, row, sum);
+        }
+    }
+    for (size_t j = 0; j < len && st == HDO_OK; j++) x[j] = (float)(sum[j] / (double)(last - first));
+    free(row);
+    free(sum);
+    return st;
+}
+
+static hdo_status load_checkpoint(const hdo_objective *f, const char *path, int64_t node, float *x, hdo_evaluation *out, hdo_error *e) {
+    hdo_st_tensor *t;
+    int n, fd;
+    long long step = -1;
+    hdo_status st = hdo__st_open(path, &fd, &t, &n, NULL, e);
+    if (st != HDO_OK) return st;
+    const hdo_st_tensor *p = hdo__st_find(t, n, "params");
+    size_t len = f->d + f->n_buf;
+    if (p == NULL || strcmp(p->dtype, "F32") != 0 || p->n_dim != 2 || p->dim[1] != (int64_t)len) {
+        st = hdo__fail(e, HDO_E_DATA, "'%s' holds models of %lld numbers, but this one has %zu", path, p != NULL && p->n_dim == 2 ? (long long)p->dim[1] : 0, len);
+    } else {
+        st = read_rows(fd, p, len, node, path, x, e);
+        out->n = p->dim[0];
+    }
+    const char *slash = strrchr(path, '/');
+    sscanf(slash != NULL ? slash + 1 : path, "step-%lld", &step);
+    out->step = step;
+    close(fd);
+    free(t);
+    return st;
+}
+
+static hdo_status load_weights(const hdo_objective *f, const char *path, int classes, float *x, hdo_evaluation *out, hdo_error *e) {
+    hdo_tensors *t;
+    hdo_status st = hdo_tensors_open(&t, path, e);
+    if (st != HDO_OK) return st;
+    hdo_weights_report r = {0};
+    st = hdo__weights_load(f, t, classes, x, &r, e);
+    hdo_tensors_close(t);
+    if (st == HDO_OK) snprintf(out->note, sizeof out->note, "%s", r.text);
+    return st;
+}
+
+static bool holds_checkpoint(const char *path) {
+    hdo_st_tensor *t;
+    int n, fd;
+    if (hdo__st_open(path, &fd, &t, &n, NULL, NULL) != HDO_OK) return false;
+    bool yes = hdo__st_find(t, n, "params") != NULL && hdo__st_find(t, n, "batches") != NULL;
+    close(fd);
+    free(t);
+    return yes;
+}
+
+static hdo_status load_model(const hdo_objective *f, const char *source, const hdo_eval_options *o, int classes, float *x,
+                             hdo_evaluation *out, hdo_error *e) {
+    char path[PATH_CAP];
+    if (is_folder(source)) {
+        int64_t step = newest(source);
+        if (step < 0) return hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint: a run that diverged at once keeps none", source);
+        snprintf(out->kind, sizeof out->kind, "run");
+        snprintf(path, sizeof path, "%s/checkpoints/step-%09lld.safetensors", source, (long long)step);
+        return load_checkpoint(f, path, o->node, x, out, e);
+    }
+    if (holds_checkpoint(source)) {
+        snprintf(out->kind, sizeof out->kind, "checkpoint");
+        return load_checkpoint(f, source, o->node, x, out, e);
+    }
+    snprintf(out->kind, sizeof out->kind, "weights");
+    if (o->node >= 0) return hdo__fail(e, HDO_E_CONFIG, "'%s' holds one model, so there is no node %lld", source, (long long)o->node);
+    return load_weights(f, source, classes, x, out, e);
+}
+
+/* ---- passes ---- */
+
+typedef struct piece { /* some samples of one class */
+    int label, size;
+    const int64_t *idx;
+} piece;
+
+typedef struct pass {
+    const hdo_objective *f;
+    const hdo_dataset *ds;
+    const float *x;
+    const piece *pieces;
+    int classes;
+    bool confusion;
+    double *loss;     /* (pieces) */
+    int64_t *hits;    /* (pieces, classes): how many look like c */
+    hdo_status st;    /* only failures are written */
+} pass;
+
+static void run_piece(void *ctx, int task, hdo_work *w) {
+    pass *p = ctx;
+    const piece *q = &p->pieces[task];
+    size_t n = (size_t)q->size, mark = hdo__arena_mark(w->arena);
+    int32_t *label = hdo__arena_take(w->arena, n * sizeof *label);
+    float *in = hdo__arena_floats(w->arena, n * (size_t)p->ds->n_in);
+    p->ds->ops->gather(p->ds, q->idx, q->size, NULL, in, (int32_t *)in, label);
+    bool tokens = p->ds->vocab > 0;
+    hdo_batch b = {.size = q->size, .in = tokens ? NULL : in, .tok = tokens ? (const int32_t *)in : NULL, .label = label, .node = -1};
+    size_t ld = p->f->d + p->f->n_buf;
+    int64_t *hits = p->hits + (size_t)task * (size_t)p->classes, left = q->size;
+    hdo_status st = p->f->ops->evaluate(p->f, &b, p->x, ld, 1, w, &p->loss[task], &hits[q->label]);
+    left -= hits[q->label];
+    for (int c = 0; c < p->classes && p->confusion && left > 0 && st == HDO_OK; c++) {
+        double ignored = 0.0;
+        if (c == q->label) continue;
+        for (size_t i = 0; i < n; i++) label[i] = c;
+        st = p->f->ops->evaluate(p->f, &b, p->x, ld, 1, w, &ignored, &hits[c]);
+        left -= hits[c];
+    }
+    if (st != HDO_OK) p->st = st;
+    hdo__arena_rewind(w->arena, mark);
+}
+
+/* Sample numbers sorted by class, cut into pieces of at most `most`. Returns how many; -1: out of memory or a bad label. */
+static int cut(const hdo_dataset *ds, int64_t samples, int most, int64_t *idx, piece **out, int64_t *count) {
+    int n = 0;
+    int64_t at = 0;
+    piece *p = malloc((size_t)(samples / most + ds->classes + 1) * sizeof *p);
+    if (p == NULL) return -1;
+    for (int c = 0; c < ds->classes; c++) {
+        int64_t first = at;
+        for (int64_t i = 0; i < samples; i++) {
+            if (ds->ops->label(ds, i) == c) idx[at++] = i;
+        }
+        count[c] = at - first;
+        for (int64_t k = first; k < at; k += most) p[n++] = (piece){c, (int)(at - k < most ? at - k : most), idx + k};
+    }
+    *out = p;
+    return n;
+}
+
+static hdo_status measure(const hdo_objective *f, const hdo_dataset *ds, const float *x, const hdo_eval_options *o,
+                          hdo_evaluation *out, hdo_error *e) {
+    int64_t samples = o->limit > 0 && o->limit < ds->count ? o->limit : ds->count;
+    size_t C = (size_t)ds->classes, batch = (size_t)f->eval_batch;
+    int64_t *idx = malloc((size_t)samples * sizeof *idx);
+    piece *pieces = NULL;
+    int n = idx != NULL ? cut(ds, samples, f->eval_batch, idx, &pieces, out->count) : -1;
+    pass p = {.f = f, .ds = ds, .x = x, .pieces = pieces, .classes = ds->classes, .confusion = !o->no_confusion && f->has_accuracy};
+    p.loss = calloc((size_t)(n > 0 ? n : 1), sizeof *p.loss);
+    p.hits = calloc((size_t)(n > 0 ? n : 1) * C, sizeof *p.hits);
+    out->confusion = calloc(C * C, sizeof *out->confusion);
+    hdo_team team = {0};
+    size_t bytes = hdo__objective_work_bytes(f, f->eval_batch, 1) + hdo__arena_round(batch * (size_t)ds->n_in * sizeof(float)) +
+                   hdo__arena_round(batch * sizeof(int32_t));
+    hdo_status st = HDO_E_MEMORY;
+    if (n >= 0 && p.loss != NULL && p.hits != NULL && out->confusion != NULL) {
+        st = hdo__team_init(&team, o->threads > 0 ? o->threads : hdo__cpu_count(), bytes);
+    }
+    if (st == HDO_OK) {
+        hdo__team_run(&team, n, run_piece, &p);
+        st = p.st;
+        for (int k = 0; k < n; k++) {
+            out->loss += p.loss[k];
+            for (size_t c = 0; c < C; c++) out->confusion[(size_t)pieces[k].label * C + c] += p.hits[(size_t)k * C + c];
+        }
+        int64_t right = 0;
+        for (size_t c = 0; c < C; c++) right += out->correct[c] = out->confusion[c * C + c];
+        out->samples = samples;
+        out->loss /= (double)samples;
+        out->accuracy = f->has_accuracy ? (double)right / (double)samples : (double)NAN;
+    }
+    if (st != HDO_OK) hdo__fail(e, st, "evaluation failed: %s", hdo_status_text(st));
+    if (!p.confusion) {
+        free(out->confusion);
+        out->confusion = NULL;
+    }
+    hdo__team_clear(&team);
+    free(idx);
+    free(pieces);
+    free(p.loss);
+    free(p.hits);
+    return st;
+}
+
+hdo_status hdo_evaluate(const hdo_config *c, const char *source, const hdo_eval_options *o, hdo_evaluation *out, hdo_error *e) {
+    hdo_dataset *train = NULL, *val = NULL;
+    hdo_objective *f = NULL;
+    float *x = NULL;
+    *out = (hdo_evaluation){.step = -1, .n = -1};
+    const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
+    if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", c->model.name);
+    if (!entry->needs_data) return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' has no data to be evaluated on", c->model.name);
+    if (!hdo__path_exists(source)) return hdo__fail(e, HDO_E_DATA, "'%s' does not exist", source);
+    hdo_status st = hdo__data_open(&c->data, &train, &val, e);
+    if (st == HDO_OK && train == NULL) st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", c->model.name);
+    hdo_problem p = {.config = c, .train = train, .val = val, .n = 1};
+    if (st == HDO_OK) st = entry->create(&p, &f, e);
+    if (st == HDO_OK && train->classes > HDO_EVAL_CLASSES_MAX) {
+        st = hdo__fail(e, HDO_E_UNSUPPORTED, "more than %d classes", HDO_EVAL_CLASSES_MAX);
+    }
+    if (st == HDO_OK) {
+        x = hdo__alloc((f->d + f->n_buf) * sizeof *x);
+        st = x == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the model") : f->ops->init(f, (uint64_t)c->seed, x);
+    }
+    if (st == HDO_OK) st = load_model(f, source, o, train->classes, x, out, e);
+    if (st == HDO_OK) {
+        out->d = (int64_t)f->d;
+        out->classes = train->classes;
+        st = measure(f, o->train ? train : val, x, o, out, e);
+    }
+    hdo__free(x);
+    hdo__objective_destroy(f);
+    hdo__dataset_destroy(train);
+    hdo__dataset_destroy(val);
+    if (st != HDO_OK) hdo_evaluation_clear(out);
+    return st;
+}
+
+void hdo_evaluation_clear(hdo_evaluation *v) {
+    free(v->confusion);
+    *v = (hdo_evaluation){0};
+}

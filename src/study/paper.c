@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the table of experiments to configurations and folders.
+ *
+ *   ROOT/e2-text/24fo+256zo/seed-0/      a run
+ *   ROOT/e2-text/figures/, claims.md     what was made of them
+ *   ROOT/e2-text-quick/                  the same in short, never mixed with the full one
+ *
+ * A folder's run counts as done only if its stored configuration is the one it should have (threads apart).
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "hdo/hdo.h"
+#include "hdo/paper.h"
+
+/* Long runs save themselves now and then, so that an interrupted one loses little. */
+static const char *const always[] = {"checkpoint.every_s=60", "checkpoint.keep=1", NULL};
+
+static hdo_status set_one(hdo_config *c, const char *key, const char *value, hdo_error *e) {
+    return hdo_config_set(c, key, value, HDO_FROM_FILE, e);
+}
+
+/* "zo.lr=0.1" and "*.lr=0.1" concern classes the experiment may not have: then they concern nobody. */
+static hdo_status apply(hdo_config *c, const char *set, hdo_error *e) {
+    char key[96], full[160];
+    const char *eq = strchr(set, '=');
+    if (eq == NULL || (size_t)(eq - set) >= sizeof key) return hdo__fail(e, HDO_E_CONFIG, "'%s' is not key=value", set);
+    snprintf(key, sizeof key, "%.*s", (int)(eq - set), set);
+    const char *dot = strchr(key, '.');
+    bool all = key[0] == '*', some = false;
+    if (dot == NULL) return set_one(c, key, eq + 1, e);
+    hdo_status st = HDO_OK;
+    for (int k = 0; k < c->n_classes && st == HDO_OK; k++) {
+        const char *name = c->population[k].name;
+        bool named = strlen(name) == (size_t)(dot - key) && strncmp(key, name, (size_t)(dot - key)) == 0;
+        if (!all && !named) continue;
+        some = true;
+        snprintf(full, sizeof full, "population.%s%s", name, dot);
+        st = set_one(c, full, eq + 1, e);
+    }
+    bool class_key = all || strncmp(key, "fo.", 3) == 0 || strncmp(key, "zo.", 3) == 0;
+    return st != HDO_OK || some || class_key ? st : set_one(c, key, eq + 1, e);
+}
+
+static hdo_status apply_all(hdo_config *c, const char *const *set, int cap, hdo_error *e) {
+    hdo_status st = HDO_OK;
+    for (int i = 0; i < cap && set[i] != NULL && st == HDO_OK; i++) st = apply(c, set[i], e);
+    return st;
+}
+
+hdo_status hdo_paper_config(const hdo_paper_case *k, int variant, int64_t seed, hdo_config *c, hdo_error *e) {
+    const hdo_paper_variant *v = &k->x->variant[variant];
+    char preset[HDO_NAME_MAX], text[32];
+    snprintf(preset, sizeof preset, "%s%s", k->x->id, k->reading->suffix);
+    const char *yaml = hdo_preset(preset);
+    if (yaml == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no preset '%s'", preset);
+    hdo_config_default(c);
+    hdo_status st = hdo_config_load_text(c, preset, yaml, strlen(yaml), e);
+    if (st == HDO_OK) st = apply_all(c, always, 2, e);
+    if (st == HDO_OK) st = apply_all(c, k->reading->set, HDO_PAPER_SETS, e);
+    if (st == HDO_OK) st = apply_all(c, v->set, HDO_PAPER_SETS, e);
+    if (st == HDO_OK && k->quick) st = apply_all(c, k->x->quick, HDO_PAPER_SETS, e);
+    if (st == HDO_OK && k->weights != NULL) st = set_one(c, "model.weights", k->weights, e);
+    if (st == HDO_OK) st = hdo_config_population(c, v->population, e);
+    snprintf(text, sizeof text, "%lld", (long long)seed);
+    if (st == HDO_OK) st = set_one(c, "seed", text, e);
+    return st;
+}
+
+bool hdo_paper_dir(const hdo_paper_case *k, int variant, int64_t seed, char *buf, size_t cap) {
+    int len = snprintf(buf, cap, "%s/%s-%s%s", k->root, k->x->id, k->reading->name, k->quick ? "-quick" : "");
+    if (variant >= 0 && len > 0 && (size_t)len < cap) {
+        char *from = buf + len;
+        len += snprintf(buf + len, cap - (size_t)len, "/%s", k->x->variant[variant].label);
+        for (char *p = from; *p != '\0'; p++) *p = *p == ' ' ? '-' : *p;
+    }
+    if (variant >= 0 && seed >= 0 && len > 0 && (size_t)len < cap) {
+        len += snprintf(buf + len, cap - (size_t)len, "/seed-%lld", (long long)seed);
+    }
+    return len > 0 && (size_t)len < cap;
+}
+
+/* Passes over a sample: a gradient counts as three forward passes, a direction of a difference estimator as one. */
+double hdo_paper_cost(const hdo_config *c) {
+    double cost = 0.0, nodes = 0.0;
+    for (int k = 0; k < c->n_classes; k++) {
+        const hdo_class_config *p = &c->population[k];
+        bool differences = strncmp(p->estimator, "fd", 2) == 0 && strcmp(p->estimator, "fd-law") != 0;
+        cost += (double)p->count * (double)p->batch * (differences ? (double)p->rv + 1.0 : 3.0);
+        nodes += (double)p->count;
+    }
+    double samples = c->data.val > 0 ? (double)c->data.val : 10000.0;
+    double every = c->eval.every > 0 ? (double)c->eval.every : (double)(c->steps + 1);
+    return (double)(c->steps + c->warmup) * (cost + nodes * samples / every);
+}
+
+/* Everything but the number of threads. */
+static bool same_config(const char *path, const hdo_config *want) {
+    hdo_config *c = malloc(2 * sizeof *c);
+    if (c == NULL) return false;
+    hdo_config *w = c + 1;
+    hdo_config_default(c);
+    bool same = false;
+    if (hdo_config_load(c, path, NULL) == HDO_OK) {
+        *w = *want;
+        c->threads = w->threads = 0;
+        char *a = hdo_config_dump(c, false), *b = hdo_config_dump(w, false);
+        same = a != NULL && b != NULL && strcmp(a, b) == 0;
+        free(a);
+        free(b);
+    }
+    free(c);
+    return same;
+}
+
+hdo_stored hdo_run_stored(const char *dir, const hdo_config *want) {
+    char path[HDO_PATH_MAX + 64];
+    if (!hdo__path_join(path, sizeof path, dir, "config.yaml") || !hdo__path_exists(path)) return HDO_STORED_NOTHING;
+    if (!same_config(path, want)) return HDO_STORED_OTHER;
+    if (!hdo__path_join(path, sizeof path, dir, "summary.json")) return HDO_STORED_OTHER;
+    json_t *o = json_load_file(path, 0, NULL);
+    const char *outcome = json_string_value(json_object_get(o, "outcome"));
+    bool done = outcome != NULL && strcmp(outcome, "stopped") != 0;
+    json_decref(o);
+    return done ? HDO_STORED_DONE : HDO_STORED_PART;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 — where nodes are: blocks, roles, owners; the simulator's transport; plug-ins. */
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "run/run_internal.h"
+
+enum { RANKS_MAX = 16 };
+
+typedef struct fake { /* a transport that only knows who is where */
+    hdo_transport base;
+    int start[RANKS_MAX], held[RANKS_MAX], order[RANKS_MAX];
+} fake;
+
+static const char *fake_host(const hdo_transport *t, int rank) {
+    (void)t;
+    return rank < 2 ? "alpha.cluster" : "beta";
+}
+
+static void fake_init(fake *f, int ranks) {
+    *f = (fake){.base = {.ranks = ranks, .host_ranks = 1, .host = fake_host}};
+    f->base.start = f->start;
+    f->base.held = f->held;
+    f->base.order = f->order;
+}
+
+static void population(hdo_config *c, int fo, int zo, const char *zo_estimator, const char *roles) {
+    char text[64];
+    hdo_error e = {0};
+    hdo_config_default(c);
+    snprintf(text, sizeof text, "%d", fo);
+    assert_int_equal(hdo_config_set(c, "population.fo.count", text, HDO_FROM_FLAG, &e), HDO_OK);
+    snprintf(text, sizeof text, "%d", zo);
+    assert_int_equal(hdo_config_set(c, "population.zo.count", text, HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(c, "population.zo.estimator", zo_estimator, HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(c, "mpi.roles", roles, HDO_FROM_FLAG, &e), HDO_OK);
+}
+
+static void check_cover(const fake *f, int n) {
+    int seen = 0;
+    for (int k = 0; k < f->base.ranks; k++) {
+        int r = f->order[k];
+        assert_int_equal(f->start[r], seen);
+        assert_true(f->held[r] >= 1);
+        for (int i = f->start[r]; i < f->start[r] + f->held[r]; i++) assert_int_equal(hdo__transport_owner(&f->base, i), r);
+        seen += f->held[r];
+    }
+    assert_int_equal(seen, n);
+}
+
+static void test_spread_covers_every_node_once(void **state) {
+    static hdo_config c;
+    (void)state;
+    for (int ranks = 1; ranks <= 11; ranks++) {
+        for (int fo = 1; fo <= 10; fo += 3) {
+            fake f;
+            hdo_error e = {0};
+            population(&c, fo, 11 - fo, "fd", "");
+            fake_init(&f, ranks);
+            assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+            check_cover(&f, 11);
+        }
+    }
+}
+
+static void test_spread_balances_cost(void **state) {
+    static hdo_config c;
+    fake f;
+    hdo_error e = {0};
+    (void)state;
+    population(&c, 100, 10, "fd", ""); /* a zo node costs (65 x 4 + 4 x 64) / (3 x 4) = 43 fo nodes */
+    fake_init(&f, 2);
+    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    check_cover(&f, 110);
+    assert_in_range(f.held[0], 102, 106); /* all cheap nodes and about four dear ones */
+    population(&c, 6, 6, "forward-law", "");
+    fake_init(&f, 3);
+    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    check_cover(&f, 12);
+}
+
+static void test_roles_are_kept(void **state) {
+    static const struct {
+        const char *roles;
+        int ranks;
+    } good[] = {{"0:fo,1-3:zo", 4}, {"3:fo,0-2:zo", 4}, {"2:fo", 3}, {"0:zo", 3}, {"alpha:fo,beta:zo", 5}, {"0:any,1:fo,2:zo", 3}};
+    static hdo_config c;
+    (void)state;
+    for (size_t k = 0; k < sizeof good / sizeof good[0]; k++) {
+        fake f;
+        hdo_error e = {0};
+        population(&c, 5, 9, "fd", good[k].roles);
+        fake_init(&f, good[k].ranks);
+        assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+        check_cover(&f, 14);
+        char text[64];
+        snprintf(text, sizeof text, "%s,", good[k].roles);
+        for (int r = 0; r < good[k].ranks; r++) { /* what the text says about single ranks and the hosts */
+            char fo[16], zo[16];
+            snprintf(fo, sizeof fo, "%d:fo,", r);
+            snprintf(zo, sizeof zo, "%d:zo,", r);
+            bool host = strstr(text, "alpha") != NULL;
+            if (strstr(text, fo) != NULL || (host && r < 2)) assert_true(f.start[r] + f.held[r] <= 5);
+            if (strstr(text, zo) != NULL || (host && r >= 2)) assert_true(f.start[r] >= 5);
+        }
+    }
+}
+
+static void test_roles_that_cannot_be_kept_are_refused(void **state) {
+    static const struct {
+        const char *roles, *estimator, *word;
+    } bad[] = {{"0:fo,1-2:zo", "forward-law", "reverse mode"}, {"0-2:zo", "fd", "cannot be kept"}, {"5:zo", "fd", "0 to 2"},
+               {"gamma:zo", "fd", "no rank runs there"},       {"0:best", "fd", "ROLE"},           {"0-2:fo", "fd", "cannot be kept"}};
+    static hdo_config c;
+    (void)state;
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+        fake f;
+        hdo_error e = {0};
+        population(&c, 4, 4, bad[k].estimator, bad[k].roles);
+        fake_init(&f, 3);
+        assert_int_not_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+        if (strstr(e.msg, bad[k].word) == NULL) fail_msg("'%s' does not say '%s'", e.msg, bad[k].word);
+    }
+    fake f;
+    hdo_error e = {0};
+    population(&c, 1, 1, "fd", "");
+    fake_init(&f, 3);
+    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_E_CONFIG); /* more ranks than nodes */
+}
+
+static void add_three(void *ctx, void *v, size_t first, size_t count) {
+    for (size_t i = first; i < first + count; i++) ((double *)v)[i] += 3.0;
+    *(int *)ctx += 1;
+}
+
+static void test_inproc_is_one_rank_with_everything(void **state) {
+    hdo_transport *t;
+    hdo_error e = {0};
+    (void)state;
+    assert_int_equal(hdo__inproc_create(&t, 6, &e), HDO_OK);
+    assert_true(t->rank == 0 && t->ranks == 1 && t->n == 6 && t->first == 0 && t->count == 6);
+    assert_int_equal(hdo__transport_owner(t, 5), 0);
+    float X[6 * 16];
+    hdo_rows rows = {.X = X, .ld = 16, .len = 10, .count = 6};
+    hdo_pair pair = {.a = 1, .b = 4};
+    hdo_plan plan = {.pairs = &pair, .n_pairs = 1};
+    float *mine, *peer;
+    assert_int_equal(t->ops->exchange_begin(t, &plan, &rows, 0, &e), HDO_OK);
+    assert_int_equal(t->ops->exchange_wait(t, &plan, &rows, 0, &mine, &peer, &e), HDO_OK);
+    assert_true(mine == X + 16 && peer == X + 64);
+    double v[3] = {1.0, 2.0, 3.0};
+    int calls = 0;
+    assert_int_equal(t->ops->relay(t, v, sizeof v[0], 3, add_three, &calls, &e), HDO_OK);
+    assert_true(calls == 1 && v[0] == 4.0 && v[2] == 6.0);
+    unsigned say = HDO_SAY_STOP;
+    assert_int_equal(t->ops->agree(t, HDO_E_OBJECTIVE, &say, NULL, 0, &e), HDO_E_OBJECTIVE);
+    assert_int_equal(say, HDO_SAY_STOP);
+    t->ops->destroy(t);
+}
+
+/* A plug-in of another version must not be used: it says so before it touches MPI. */
+static void test_plugin_of_another_version_is_refused(void **state) {
+    static const char *const flavours[] = {"openmpi", "mpich"};
+    const char *dir = getenv("HDO_PLUGIN_PATH");
+    int found = 0;
+    (void)state;
+    for (int k = 0; k < 2 && dir != NULL; k++) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s/libhdo-mpi-%s.so", dir, flavours[k]);
+        void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (so == NULL) continue;
+        void *symbol = dlsym(so, HDO_TRANSPORT_SYMBOL);
+        assert_non_null(symbol);
+        hdo_transport_open_fn open_fn;
+        memcpy(&open_fn, &symbol, sizeof open_fn);
+        hdo_transport *t;
+        hdo_transport_setup s = {.deadline_s = 1.0};
+        hdo_error e = {0};
+        assert_int_equal(open_fn(HDO_TRANSPORT_ABI + 1, "9.9.9", &s, &t, &e), HDO_E_ENGINE);
+        assert_non_null(strstr(e.msg, "9.9.9"));
+        assert_int_equal(open_fn(HDO_TRANSPORT_ABI, "9.9.9", &s, &t, &e), HDO_E_ENGINE);
+        assert_null(t);
+        found++;
+        break; /* two MPIs in one process would disturb each other */
+    }
+    if (found == 0) skip(); /* built without MPI: the suite `mpi` fails for that */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spread_covers_every_node_once),
+        cmocka_unit_test(test_spread_balances_cost),
+        cmocka_unit_test(test_roles_are_kept),
+        cmocka_unit_test(test_roles_that_cannot_be_kept_are_refused),
+        cmocka_unit_test(test_inproc_is_one_rank_with_everything),
+        cmocka_unit_test(test_plugin_of_another_version_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
