@@ -23,7 +23,7 @@ static const char help_text[] =
     "  --bandwidth MB/S     of a link (default: infinite);  --latency S of an exchange (default 0)\n"
     "  --time S             time to spend (default: what the first-order nodes need for the configured steps)\n"
     "  --seeds N            seeds of the simulation (default 10, 0: no simulation);  --sim-steps N its length (2000)\n"
-    "  --population, --set  as for hdo run;  --json;  -q, --quiet;  --color auto|always|never\n\n"
+    "  --set KEY=VALUE      as for hdo run;  --json;  -q, --quiet;  --color auto|always|never\n\n"
     "Example: hdo plan theory-fleet --fo 4 --zo 28 --rv 64 --zo-speed 30\n";
 
 enum { FO = 256, ZO, RV, FO_SPEED, ZO_SPEED, MEMORY, BANDWIDTH, LATENCY, TIME, SEEDS, SIM_STEPS, SET, JSON, COLOUR };
@@ -74,7 +74,9 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
         printf("%sNo.%s Run the %d first-order nodes alone with lr = %.3g: bound %.4g.\n", s.red, s.off, p->fleet.fo,
                p->without.eta1, p->without.bound);
     }
-    printf("%sWhy%s       %s.\n\n", s.bold, s.off, p->reason);
+    printf("%sWhy%s       ", s.bold, s.off);
+    cli_print_wrapped(10, 10, p->reason);
+    printf("\n");
     printf("  %-10s %6s %6s %10s %10s %9s %11s %11s %8s %8s\n", "", "zo", "rv", "lr fo", "lr zo", "round s", "rounds",
            "bound", "gain", "noise");
     print_row("without", p, &p->without);
@@ -82,15 +84,14 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
     if (p->equal.rv > 0 && b->eta0 != b->eta1) print_row("equal lr", p, &p->equal);
     printf(
         "  (gain: bound without / bound; noise: its share of the bound, the rest is the start not yet forgotten)\n\n");
-    printf("Rule of thumb: with equal steps and equal round times a zeroth-order node pays while its noise is below 2 "
-           "+ n0/n1\n"
-           "times that of a first-order node; forward mode: rv > %.0f. Here a round is as slow as its slowest node.\n",
+    printf("Rule of thumb: with equal steps and equal round times a zeroth-order node pays while its noise is below\n"
+           "2 + n0/n1 times that of a first-order node; forward mode: from rv = %.0f on. A round is as slow as its\n"
+           "slowest node.\n",
            isfinite(p->rv_needed) ? ceil(p->rv_needed) : (double)INFINITY);
     if (p->sim.done) {
         const hdo_plan_sim *m = &p->sim;
-        printf("%sSimulation%s %d seeds, %.3g of the time: loss of the mean model %.4g +- %.2g without (%.0f steps), "
-               "%.4g +- %.2g with\n"
-               "          (%.0f steps): %s.\n",
+        printf("%sTried%s     %d seeds, %.3g of the time, loss of the mean model: %.4g +- %.2g without (%.0f steps),\n"
+               "          %.4g +- %.2g with (%.0f steps): %s.\n",
                s.bold, s.off, m->seeds, m->scale, m->without, m->without_se, m->steps_without, m->with, m->with_se,
                m->steps_with, m->agrees ? "agrees with the plan" : "DOES NOT AGREE with the plan");
     }
@@ -186,5 +187,5 @@ int cmd_plan(int argc, char **argv) {
     }
     free(c);
     free(p);
-    return st == HDO_OK ? 0 : cli_fail(&e);
+    return st == HDO_OK ? 0 : cli_study_fail(&e);
 }

@@ -2,6 +2,7 @@
  */
 #include <getopt.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,12 @@ void cli_study_end(cli_study_progress *p) {
     p->what = NULL;
 }
 
+int cli_study_fail(const hdo_error *e) {
+    int code = cli_fail(e);
+    if (cli_signal() == 0) return code;
+    return cli_signal() == SIGTERM ? EXIT_SIGTERM : EXIT_SIGINT;
+}
+
 /* ---- what the user knows better ---- */
 
 static void put(hdo_constant *c, double v) {
@@ -111,7 +118,7 @@ static int scaling(const options *o, const hdo_study_hooks *hooks, cli_study_pro
     if (st == HDO_OK && o->output != NULL) {
         st = hdo_scaling_figures(law, HDO_LAWS, o->output, HDO_FORMAT_SVG | HDO_FORMAT_PNG | HDO_FORMAT_PDF, &e);
     }
-    if (st != HDO_OK) return cli_fail(&e);
+    if (st != HDO_OK) return cli_study_fail(&e);
     bool all = true;
     if (o->json) printf("{\"schema_version\": 1, \"laws\": [");
     for (int k = 0; k < HDO_LAWS; k++) {
@@ -150,7 +157,7 @@ static int compare(const options *o, hdo_study *s, const hdo_config *c, cli_stud
     cli_study_end(p);
     bool drawn = st == HDO_OK && o->output != NULL;
     if (drawn) st = hdo_comparison_figures(cmp, o->output, HDO_FORMAT_SVG | HDO_FORMAT_PNG | HDO_FORMAT_PDF, &e);
-    int code = st == HDO_OK ? (cmp->violated ? 1 : 0) : cli_fail(&e);
+    int code = st == HDO_OK ? (cmp->violated ? 1 : 0) : cli_study_fail(&e);
     if (st == HDO_OK && o->json) {
         char *text = hdo_comparison_json(cmp);
         if (text != NULL) puts(text);
@@ -195,7 +202,7 @@ static int study(const options *o, const hdo_config *c, const hdo_study_hooks *h
     }
     hdo_study_destroy(s);
     free(a);
-    return st == HDO_OK ? code : cli_fail(&e);
+    return st == HDO_OK ? code : cli_study_fail(&e);
 }
 
 static int parse(int argc, char **argv, options *o) {

@@ -20,6 +20,25 @@ static void heading(const char *text) {
     printf("\n%s%s%s\n", s.bold, text, s.off);
 }
 
+void cli_print_wrapped(int at, int indent, const char *text) {
+    enum { WIDTH = 110 };
+    while (*text != '\0') {
+        int len = (int)strcspn(text, " ");
+        if (at > indent && at + len + 1 > WIDTH) {
+            printf("\n%*s", indent, "");
+            at = indent;
+        } else if (at > indent) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", len, text);
+        at += len;
+        text += len;
+        while (*text == ' ') text++;
+    }
+    putchar('\n');
+}
+
 static void constant(const char *name, const char *meaning, hdo_constant c) {
     char b[32];
     if (c.how == HDO_UNKNOWN) {
@@ -165,8 +184,9 @@ static void print_warnings(const hdo_assessment *a) {
         for (int k = 0; k < a->n_warnings; k++) {
             const hdo_warning *w = &a->warnings[k];
             if ((int)w->level != level) continue;
-            printf("  %s%-5s%s (%d) %s\n", level == HDO_WARN_BROKEN ? s.red : "", words[level],
-                   level == HDO_WARN_BROKEN ? s.off : "", w->number, w->text);
+            printf("  %s%-5s%s %2d ", level == HDO_WARN_BROKEN ? s.red : "", words[level],
+                   level == HDO_WARN_BROKEN ? s.off : "", w->number);
+            cli_print_wrapped(11, 11, w->text);
         }
     }
 }

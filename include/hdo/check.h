@@ -64,7 +64,7 @@ typedef struct hdo_check_class {
     double loss, grad_norm;
     double cosine, cosine_theory; /* mean cosine between estimate and gradient */
     double variance, variance_se, variance_theory;
-    double bias, bias_se, bias_bound; /* |E G - g|; bias_se: what could be seen at all */
+    double bias, bias_se, bias_bound; /* |E G - g|, or along g; bias_se: what could be seen at all */
     double slope_error;               /* of a difference slope at this nu, from the sweep; 0: exact slopes */
     double data_noise;                /* E|g_batch - g|^2 / |g|^2 over batches */
     double lr_best, lr_max;           /* of a lone node: largest expected decrease, none above */

@@ -37,6 +37,8 @@ typedef struct hdo_simd {
     double (*sumsq)(size_t n, const float *x);
     double (*distsq)(size_t n, const float *x, const float *y);
     void (*accumulate)(size_t n, const float *x, double *sum);
+    /* out = (v / 255 - mean) / sd, every operation rounded: the pixels of an image. */
+    void (*pixels)(size_t n, const uint8_t *v, float mean, float sd, float *out);
 } hdo_simd;
 
 extern const hdo_simd hdo__simd_portable;

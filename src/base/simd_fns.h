@@ -34,5 +34,6 @@ double HDO_ISA_FN(dot)(size_t n, const float *x, const float *y);
 double HDO_ISA_FN(sumsq)(size_t n, const float *x);
 double HDO_ISA_FN(distsq)(size_t n, const float *x, const float *y);
 void HDO_ISA_FN(accumulate)(size_t n, const float *x, double *sum);
+void HDO_ISA_FN(pixels)(size_t n, const uint8_t *v, float mean, float sd, float *out);
 
 #endif

@@ -18,4 +18,5 @@ const hdo_simd HDO_CAT(hdo__simd, HDO_ISA) = {
     .sumsq = HDO_ISA_FN(sumsq),
     .distsq = HDO_ISA_FN(distsq),
     .accumulate = HDO_ISA_FN(accumulate),
+    .pixels = HDO_ISA_FN(pixels),
 };

@@ -157,3 +157,8 @@ double HDO_ISA_FN(sumsq)(size_t n, const float *x) {
 double HDO_ISA_FN(distsq)(size_t n, const float *x, const float *y) {
     return sum(DISTSQ, n, x, y);
 }
+
+/* Two divisions for eight numbers beat eight lookups in a table fourfold. (hdo bench gather) */
+void HDO_ISA_FN(pixels)(size_t n, const uint8_t *restrict v, float mean, float sd, float *restrict out) {
+    for (size_t i = 0; i < n; i++) out[i] = ((float)v[i] / 255.0f - mean) / sd;
+}

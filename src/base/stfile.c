@@ -12,14 +12,15 @@
 
 #include "base/json.h"
 
-#define HEADER_MAX (100u << 20) /* the format's own limit */
+#define HEADER_MAX ((uint64_t)100 * 1000 * 1000) /* the format's own limit */
+enum { TENSORS_MAX = 1 << 20 };
 
 size_t hdo__st_dtype_bytes(const char *dtype) {
     static const struct {
         const char *name;
         size_t bytes;
     } types[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1},
-                 {"U8", 1},  {"BOOL", 1}, {"U16", 2}, {"U32", 4},  {"U64", 8}};
+                 {"U8", 1},  {"BOOL", 1}, {"U16", 2}, {"U32", 4},  {"U64", 8},  {"F8_E4M3", 1}, {"F8_E5M2", 1}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (strcmp(types[i].name, dtype) == 0) return types[i].bytes;
     }
@@ -131,6 +132,7 @@ static int by_offset(const void *a, const void *b) {
 static hdo_status parse_header(json_t *root, const char *file, uint64_t start, uint64_t data_len, hdo_st_tensor **out,
                                int *n, char **metadata, hdo_error *e) {
     size_t cap = json_object_size(root);
+    if (cap > TENSORS_MAX) return hdo__fail(e, HDO_E_DATA, "%s: %zu tensors are too many", file, cap);
     hdo_st_tensor *t = calloc(cap + 1, sizeof *t);
     int count = 0;
     hdo_status st = t == NULL ? hdo__fail(e, HDO_E_MEMORY, "%s: out of memory", file) : HDO_OK;
@@ -139,7 +141,12 @@ static hdo_status parse_header(json_t *root, const char *file, uint64_t start, u
     json_object_foreach(root, key, v) {
         if (st != HDO_OK) break;
         if (strcmp(key, "__metadata__") == 0) {
+            const char *k;
+            json_t *note;
             if (!json_is_object(v)) st = hdo__fail(e, HDO_E_DATA, "%s: __metadata__ is not an object", file);
+            json_object_foreach(v, k, note) {
+                if (!json_is_string(note)) st = hdo__fail(e, HDO_E_DATA, "%s: __metadata__ holds something else than text", file);
+            }
             if (st == HDO_OK && metadata != NULL) *metadata = json_dumps(v, JSON_COMPACT);
             continue;
         }

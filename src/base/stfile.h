@@ -16,7 +16,7 @@ enum { HDO_ST_NAME_MAX = 128, HDO_ST_DIMS_MAX = 8 };
 
 typedef struct hdo_st_tensor {
     char name[HDO_ST_NAME_MAX];
-    char dtype[8]; /* F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL */
+    char dtype[8]; /* F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL F8_E4M3 F8_E5M2 */
     int n_dim;
     int64_t dim[HDO_ST_DIMS_MAX];
     uint64_t off; /* from the start of the file */

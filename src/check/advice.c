@@ -68,12 +68,13 @@ static void about_nu(const hdo_class_config *cc, hdo_check_result *r, int k) {
 static void about_lr(const hdo_class_config *cc, hdo_check_result *r, int k) {
     const hdo_check_class *c = &r->cls[k];
     if (!(c->lr_max > 0.0) || cc->lr.id != HDO_NUMBER) return;
-    if (c->lr > c->lr_max) {
-        note(r, HDO_CHECK_PROBLEM, k,
-             "Class '%s': lr = %g is above %.2g, where a step of a lone node no longer lowers the expected loss%s; try "
-             "%.2g to %.2g%s.",
-             c->name, c->lr, c->lr_max,
-             c->zeroth ? " (the noise of the directions along the curvature, tr H / rv, decides)" : "",
+    if (c->lr > c->lr_max) { /* the curvature at the start is not that of later: only far above it is a verdict */
+        bool far = c->lr > 4.0 * c->lr_max;
+        note(r, far ? HDO_CHECK_PROBLEM : HDO_CHECK_ADVICE, k,
+             "Class '%s': lr = %g is above %.2g, where a step of a lone node along the sharpest direction no longer "
+             "lowers "
+             "the expected loss%s; try %.2g to %.2g%s.",
+             c->name, c->lr, c->lr_max, c->zeroth ? " (tr H / rv, the noise along the curvature, counts)" : "",
              0.1 * c->lr_best, c->lr_best, c->zeroth && c->rv_useful > (double)c->rv ? ", or a larger rv" : "");
     } else if (c->lr < 0.003 * c->lr_best) {
         note(r, HDO_CHECK_ADVICE, k,

@@ -2,14 +2,16 @@
  *
  * The health of one class: what its estimator does on its own batch at the starting point, against theory.
  *
- * Cosine: for Gaussian directions over the whole vector cos^2 has the law Beta(rv/2, (d-1)/2) (from the exact law of the
- * forward gradient), so E cos = G((rv+1)/2) G((rv+d-1)/2) / (G(rv/2) G((rv+d)/2)); otherwise about 1/sqrt(1 + omega).
+ * Cosine: for Gaussian directions over the whole vector cos^2 has the law Beta(rv/2, (d-1)/2) (from the exact law of
+ * the forward gradient), so E cos = G((rv+1)/2) G((rv+d-1)/2) / (G(rv/2) G((rv+d)/2)); otherwise about 1/sqrt(1 +
+ * omega).
  *
  * Variance: omega |g|^2 with omega = (d+1)/rv (whole), sum_l (d_l+1)|g_l|^2 / (rv |g|^2) (per-tensor), d - 1 for sphere
  * and rademacher; slopes off by a relative e add omega e^2.
  *
  * Bias: estimators that share their directions with forward-sim are compared with it draw by draw. The noise of the
- * directions cancels and a small bias shows.
+ * directions cancels and a small bias shows. The others have no pair; theirs is measured along the gradient, where the
+ * noise is least.
  */
 #include <math.h>
 #include <string.h>
@@ -105,6 +107,7 @@ static hdo_status moments(hdo_lab *l, const hdo_estimator *s, hdo_request *q, hd
     hdo_estimator sim = *s;
     sim.ops = &hdo__est_forward_sim;
     double g2 = hdo__sumsq(d, l->g), sum_cos = 0.0, sum_e = 0.0, sum_e2 = 0.0, sum_d = 0.0, best = c->time_s;
+    double sum_a = 0.0, sum_a2 = 0.0; /* G.g / |g|^2 */
     double start = hdo__now_s(), *mean = l->mean;
     int n = 0;
     memset(mean, 0, d * sizeof *mean);
@@ -115,6 +118,9 @@ static hdo_status moments(hdo_lab *l, const hdo_estimator *s, hdo_request *q, hd
         if (st != HDO_OK) return st;
         double n2 = hdo__sumsq(d, l->v[0]), e = hdo__distsq(d, l->v[0], l->g) / g2;
         sum_cos += n2 > 0.0 ? hdo__dot(d, l->v[0], l->g) / sqrt(n2 * g2) : 0.0;
+        double a = hdo__dot(d, l->v[0], l->g) / g2;
+        sum_a += a;
+        sum_a2 += a * a;
         sum_e += e;
         sum_e2 += e * e;
         const float *base = l->g;
@@ -138,6 +144,11 @@ static hdo_status moments(hdo_lab *l, const hdo_estimator *s, hdo_request *q, hd
     c->variance_se = sqrt(fmax(0.0, sum_e2 / k - c->variance * c->variance) / fmax(1.0, k - 1.0));
     c->bias = sqrt(fmax(0.0, m2 - var / k) / g2); /* |mean|^2 is too large by the variance of the mean */
     c->bias_se = sqrt(var / k / g2);
+    if (s->ops->zeroth && !s->ops->axes && !paired) {
+        double along = sum_a / k, var_a = fmax(0.0, sum_a2 / k - along * along) / fmax(1.0, k - 1.0);
+        c->bias = sqrt(fmax(0.0, (along - 1.0) * (along - 1.0) - var_a));
+        c->bias_se = sqrt(var_a);
+    }
     c->time_s = best;
     return HDO_OK;
 }

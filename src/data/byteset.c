@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Images kept as bytes. A pixel becomes a float through a table of 256 entries per channel, so scaling costs a lookup
- * and the bytes may stay in a mapped file shared by all nodes (and by all processes of the machine).
+ * Images kept as bytes. A pixel becomes a float when a batch is gathered, so the bytes may stay in a mapped file shared
+ * by all nodes (and by all processes of the machine).
  *
- * table[c][v] = (v / 255 - mean[c]) / sd[c] in float, in this order: the bits of torchvision's ToTensor and Normalize.
+ * Byte v of channel c becomes (v / 255 - mean[c]) / sd[c] in float, in this order: the bits of torchvision's ToTensor and
+ * Normalize. Rows are computed (base/simd_vec.c); moved and mirrored images go through a table of the same numbers.
  */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/simd.h"
 #include "data/data_impl.h"
 
 enum { PAD = 4 };   /* crop of the padded image: torchvision's RandomCrop(size, padding=4) */
@@ -23,7 +25,8 @@ typedef struct byteset {
     bool augment;
     hdo_blob blob[HDO_CHUNKS_MAX];
     int n_blobs;
-    float table[][256]; /* (channels) */
+    const float *mean, *sd; /* (channels), behind the tables */
+    float table[][256];     /* (channels) */
 } byteset;
 
 static void destroy(hdo_dataset *ds) {
@@ -36,18 +39,6 @@ static void destroy(hdo_dataset *ds) {
 static const uint8_t *row_of(const byteset *b, int64_t i) {
     if (i < b->per_chunk) return b->chunk[0] + (size_t)i * b->stride;
     return b->chunk[i / b->per_chunk] + (size_t)(i % b->per_chunk) * b->stride;
-}
-
-/* Eight lookups a turn: the loads of one turn do not wait for each other. (bench_gather) */
-static void lookup(const uint8_t *restrict src, const float *restrict t, size_t n, float *restrict dst) {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        float a0 = t[src[i]], a1 = t[src[i + 1]], a2 = t[src[i + 2]], a3 = t[src[i + 3]];
-        float a4 = t[src[i + 4]], a5 = t[src[i + 5]], a6 = t[src[i + 6]], a7 = t[src[i + 7]];
-        dst[i] = a0, dst[i + 1] = a1, dst[i + 2] = a2, dst[i + 3] = a3;
-        dst[i + 4] = a4, dst[i + 5] = a5, dst[i + 6] = a6, dst[i + 7] = a7;
-    }
-    for (; i < n; i++) dst[i] = t[src[i]];
 }
 
 /* One plane shifted by (dy, dx), black outside, mirrored if flip. Output pixel (y, x) shows source
@@ -67,7 +58,7 @@ static void lookup_moved(const uint8_t *src, const float *t, int h, int w, int d
             for (int x = to; x < w; x++) dst[w - 1 - x] = t[0];
         } else {
             for (int x = 0; x < from; x++) dst[x] = t[0];
-            lookup(line + from + dx, t, (size_t)(to - from), dst + from);
+            for (int x = from; x < to; x++) dst[x] = t[line[x + dx]];
             for (int x = to; x < w; x++) dst[x] = t[0];
         }
     }
@@ -99,7 +90,7 @@ static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_s
         label[k] = b->label[idx[k]];
         if (!b->augment || augment == NULL) {
             for (int c = 0; c < channels; c++)
-                lookup(src + (size_t)c * plane, b->table[c], plane, dst + (size_t)c * plane);
+                hdo__simd()->pixels(plane, src + (size_t)c * plane, b->mean[c], b->sd[c], dst + (size_t)c * plane);
             continue;
         }
         hdo_stream s = *augment;
@@ -121,7 +112,7 @@ static const hdo_dataset_ops ops = {"bytes", destroy, gather, label_of};
 
 hdo_status hdo__byteset_create(hdo_dataset **out, const hdo_byteset_spec *s, hdo_error *e) {
     const int channels = s->shape[0];
-    byteset *b = calloc(1, sizeof *b + (size_t)channels * sizeof b->table[0]);
+    byteset *b = calloc(1, sizeof *b + (size_t)channels * (sizeof b->table[0] + 2 * sizeof(float)));
     if (b == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a data set");
     b->ds.ops = &ops;
     b->ds.count = s->count;
@@ -135,11 +126,13 @@ hdo_status hdo__byteset_create(hdo_dataset **out, const hdo_byteset_spec *s, hdo
     b->augment = s->augment;
     memcpy(b->blob, s->blob, sizeof b->blob);
     b->n_blobs = s->n_blobs;
+    float *mean = b->table[channels], *sd = mean + channels;
+    b->mean = mean;
+    b->sd = sd;
     for (int c = 0; c < channels; c++) {
-        for (int v = 0; v < 256; v++) {
-            float x = (float)v / 255.0f;
-            b->table[c][v] = s->mean == NULL ? x : (x - s->mean[c]) / s->sd[c];
-        }
+        mean[c] = s->mean == NULL ? 0.0f : s->mean[c]; /* (x - 0) / 1 is x, to the bit */
+        sd[c] = s->mean == NULL ? 1.0f : s->sd[c];
+        for (int v = 0; v < 256; v++) b->table[c][v] = ((float)v / 255.0f - mean[c]) / sd[c];
     }
     *out = &b->ds;
     return HDO_OK;

@@ -20,12 +20,14 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/stfile.h"
 
 #define HEADER_MAX ((uint64_t)100 * 1000 * 1000)
 
 struct hdo_tensors {
     const unsigned char *data; /* the data section */
-    json_t *header;            /* owns every name */
+    hdo_st_tensor *list;       /* owns every name */
+    json_t *notes;             /* __metadata__, or NULL */
     hdo_tensor_info *row;
     int n;
     char *owned; /* the file, when we read it */
@@ -72,104 +74,37 @@ static float half_to_float(uint32_t h) {
     return sign * ldexpf((float)(fraction + 1024), (int)exponent - 25);
 }
 
-/* ---- reading the header ---- */
+/* ---- reading ---- */
 
-static hdo_status bad(hdo_error *e, const char *name, const char *why) {
-    return hdo__fail(e, HDO_E_DATA, "not a sound safetensors file: tensor '%.120s' %s", name, why);
-}
-
-static hdo_status read_row(const char *name, const json_t *o, uint64_t data_len, hdo_tensor_info *r, hdo_error *e) {
-    const json_t *dtype = json_object_get(o, "dtype"), *shape = json_object_get(o, "shape");
-    const json_t *off = json_object_get(o, "data_offsets");
-    if (!json_is_string(dtype) || !json_is_array(shape) || !json_is_array(off) || json_array_size(off) != 2)
-        return bad(e, name, "has no dtype, shape or data_offsets");
-    int type = find_type(json_string_value(dtype));
-    if (type < 0) return bad(e, name, "has an unknown dtype");
-    if (json_array_size(shape) > HDO_TENSOR_DIMS) return bad(e, name, "has more than 8 dimensions");
-    *r = (hdo_tensor_info){.name = name, .dtype = types[type].name, .n_dim = (int)json_array_size(shape), .count = 1};
-    for (int i = 0; i < r->n_dim; i++) {
-        const json_t *d = json_array_get(shape, (size_t)i);
-        if (!json_is_integer(d) || json_integer_value(d) < 0) return bad(e, name, "has a dimension that is no count");
-        r->dim[i] = (int64_t)json_integer_value(d);
-        if (r->dim[i] != 0 && r->count > UINT64_MAX / (uint64_t)r->dim[i]) return bad(e, name, "is impossibly large");
-        r->count *= (uint64_t)r->dim[i];
-    }
-    const json_t *b = json_array_get(off, 0), *end = json_array_get(off, 1);
-    if (!json_is_integer(b) || !json_is_integer(end) || json_integer_value(b) < 0 || json_integer_value(end) < 0)
-        return bad(e, name, "has offsets that are no counts");
-    r->begin = (uint64_t)json_integer_value(b);
-    r->end = (uint64_t)json_integer_value(end);
-    if (r->begin > r->end || r->end > data_len) return bad(e, name, "lies outside the file");
-    if (r->count > UINT64_MAX / types[type].bytes || r->count * types[type].bytes != r->end - r->begin)
-        return bad(e, name, "has a shape that does not match its bytes");
-    return HDO_OK;
-}
-
-static int by_offset(const void *a, const void *b) {
-    const hdo_tensor_info *x = a, *y = b;
-    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) return x->end < y->end ? -1 : 1; /* empty tensors first */
-    return strcmp(x->name, y->name);
-}
-
-static hdo_status read_header(hdo_tensors *t, uint64_t data_len, hdo_error *e) {
-    size_t n = json_object_size(t->header);
-    if (n > 1u << 20) return hdo__fail(e, HDO_E_DATA, "not a sound safetensors file: %zu tensors are too many", n);
-    t->row = calloc(n + 1, sizeof *t->row);
-    if (t->row == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory reading tensors");
-    const char *key;
-    json_t *value;
-    json_object_foreach(t->header, key, value) {
-        if (!json_is_object(value)) return bad(e, key, "is not described by an object");
-        if (strcmp(key, "__metadata__") == 0) {
-            const char *k;
-            json_t *v;
-            json_object_foreach(value, k, v) if (!json_is_string(v)) return bad(e, key,
-                                                                                "holds something else than text");
-            continue;
-        }
-        hdo_status st = read_row(key, value, data_len, &t->row[t->n], e);
-        if (st != HDO_OK) return st;
-        t->n++;
-    }
-    qsort(t->row, (size_t)t->n, sizeof *t->row, by_offset);
-    uint64_t at = 0;
-    for (int i = 0; i < t->n; i++) {
-        if (t->row[i].begin < at) return bad(e, t->row[i].name, "overlaps another");
-        if (t->row[i].begin > at) return bad(e, t->row[i].name, "leaves a hole before it");
-        at = t->row[i].end;
-    }
-    if (at != data_len)
-        return hdo__fail(e, HDO_E_DATA, "not a sound safetensors file: %llu bytes at the end belong to no tensor",
-                         (unsigned long long)(data_len - at));
-    return HDO_OK;
-}
-
+/* The header is parsed and judged in base/stfile.h; here it becomes the public view of it. */
 hdo_status hdo_tensors_parse(hdo_tensors **out, const void *data, size_t len, hdo_error *e) {
-    const unsigned char *p = data;
     *out = NULL;
-    if (len < 8) return hdo__fail(e, HDO_E_DATA, "not a safetensors file: it is shorter than 8 bytes");
-    uint64_t n = little(p, 8);
-    if (n > HEADER_MAX)
-        return hdo__fail(e, HDO_E_DATA, "not a safetensors file: its header would be longer than 100 MB");
-    if (n > len - 8)
-        return hdo__fail(e, HDO_E_DATA, "not a safetensors file, or cut off: the header is longer than the file");
-    if (n < 2 || p[8] != '{')
-        return hdo__fail(e, HDO_E_DATA, "not a safetensors file: the header does not start with '{'");
     hdo_tensors *t = calloc(1, sizeof *t);
     if (t == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory reading tensors");
-    json_error_t je;
-    t->header = json_loadb((const char *)p + 8, (size_t)n, JSON_REJECT_DUPLICATES, &je);
-    hdo_status st;
-    if (t->header == NULL || !json_is_object(t->header)) {
-        st = hdo__fail(e, HDO_E_DATA, "not a sound safetensors file: header, byte %d: %s", je.position, je.text);
-    } else {
-        t->data = p + 8 + n;
-        st = read_header(t, (uint64_t)len - 8 - n, e);
+    char *notes = NULL;
+    hdo_status st = hdo__st_parse(data, len, len, "not a sound safetensors file", &t->list, &t->n, &notes, e);
+    if (st == HDO_OK) {
+        t->row = calloc((size_t)t->n + 1, sizeof *t->row);
+        t->notes = notes != NULL ? json_loads(notes, 0, NULL) : NULL;
+        if (t->row == NULL || (notes != NULL && t->notes == NULL)) {
+            st = hdo__fail(e, HDO_E_MEMORY, "out of memory reading tensors");
+        }
     }
+    free(notes);
     if (st != HDO_OK) {
         hdo_tensors_close(t);
         return st;
+    }
+    uint64_t start = 8 + little(data, 8);
+    t->data = (const unsigned char *)data + start;
+    for (int i = 0; i < t->n; i++) {
+        const hdo_st_tensor *f = &t->list[i];
+        hdo_tensor_info *r = &t->row[i];
+        *r = (hdo_tensor_info){.name = f->name, .dtype = f->dtype, .n_dim = f->n_dim};
+        memcpy(r->dim, f->dim, sizeof r->dim);
+        r->begin = f->off - start;
+        r->end = r->begin + f->bytes;
+        r->count = f->bytes / hdo__st_dtype_bytes(f->dtype);
     }
     *out = t;
     return HDO_OK;
@@ -196,7 +131,8 @@ hdo_status hdo_tensors_open(hdo_tensors **out, const char *path, hdo_error *e) {
 
 void hdo_tensors_close(hdo_tensors *t) {
     if (t == NULL) return;
-    json_decref(t->header);
+    json_decref(t->notes);
+    free(t->list);
     free(t->row);
     free(t->owned);
     free(t);
@@ -220,13 +156,13 @@ int hdo_tensors_find(const hdo_tensors *t, const char *name) {
 }
 
 const char *hdo_tensors_note(const hdo_tensors *t, const char *key) {
-    return json_string_value(json_object_get(json_object_get(t->header, "__metadata__"), key));
+    return json_string_value(json_object_get(t->notes, key));
 }
 
 int hdo_tensors_note_at(const hdo_tensors *t, int i, const char **key, const char **value) {
-    json_t *notes = json_object_get(t->header, "__metadata__"), *v;
+    json_t *v;
     const char *k;
-    json_object_foreach(notes, k, v) {
+    json_object_foreach(t->notes, k, v) {
         if (i-- > 0) continue;
         *key = k;
         *value = json_string_value(v);

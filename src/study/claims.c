@@ -9,7 +9,7 @@
  *   VANISHES   spread over nodes in the last tenth, over its largest value in the run, is below the limit
  *   SIMILAR    |a - b| / b of the final loss is below the limit
  *
- * A diverged run is worse than any finite one; two diverged ones decide nothing in favour of the claim.
+ * A diverged run is worse than any finite one. Where both curves diverge in every seed the claim does not hold.
  */
 #include <math.h>
 #include <stdio.h>
@@ -231,11 +231,13 @@ static void judge_one(const row *r, const sample *a, const sample *b, int sign, 
     out->verdict = below(&out->d);
 }
 
-/* Diverged runs decide before any number does. `sign` as above; larger is worse for losses. */
+/* Diverged runs decide before any number does. */
 static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_claim_result *out) {
     if (a->diverged == 0 && b->diverged == 0) return false;
-    snprintf(out->note, sizeof out->note, "diverged: %d of %d (%s)%s%.0d%s%.60s", a->diverged, a->diverged + a->n, r->a,
-             b->diverged > 0 ? ", " : "", b->diverged, b->diverged > 0 ? " of the " : "", b->diverged > 0 && r->b != NULL ? r->b : "");
+    int len = snprintf(out->note, sizeof out->note, "diverged: %d of %d (%s)", a->diverged, a->diverged + a->n, r->a);
+    if (b->diverged > 0 && len > 0 && (size_t)len < sizeof out->note) {
+        snprintf(out->note + len, sizeof out->note - (size_t)len, ", %d of %d (%s)", b->diverged, b->diverged + b->n, r->b);
+    }
     bool a_all = a->n == 0 && a->diverged > 0, b_all = b->n == 0 && b->diverged > 0;
     bool a_worse = r->kind == SLOWER || r->kind == ROUGHER; /* the claim is that a is the worse one */
     out->verdict = HDO_UNDECIDED;
@@ -246,7 +248,7 @@ static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_c
     } else if (a->diverged == 0) {
         out->verdict = a_worse ? HDO_FAILS : (b_all ? HDO_HOLDS : HDO_UNDECIDED);
     } else if (a_all && b_all) {
-        out->verdict = a_worse ? HDO_UNDECIDED : HDO_FAILS;
+        out->verdict = HDO_FAILS; /* neither converges: more seeds would not help */
     }
     return true;
 }

@@ -202,11 +202,10 @@ static hdo_status curvature(hdo_study *s, hdo_oracle *o, const double *x, hdo_er
 
 /* Losses along a line are a parabola plus rounding: the largest residual of a least-squares parabola, from the start.
  * Orthogonal polynomials on 33 equidistant points. */
-static hdo_status rounding(hdo_study *s, hdo_error *e) {
+static hdo_status rounding(hdo_study *s, const hdo_class *c, hdo_error *e) {
     enum { M = 33 };
     hdo_run *r = s->run;
-    const hdo_class *c = &r->classes[0];
-    hdo_work w = {&r->team.arena[0], &r->team};
+    hdo_work w = {&r->team.arena[0], &r->team}; /* sized for this class's differences */
     size_t mark = hdo__arena_mark(w.arena), d = s->k.d;
     hdo_batch b = hdo__run_batch(r, c, c->first, 0, w.arena);
     hdo_dirs u = {.s = hdo__stream(7, HDO_RNG_PROBLEM, 0, 0, 5), .dist = HDO_DIST_GAUSSIAN, .d = d};
@@ -304,10 +303,10 @@ hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_e
         s->k.f_star = (hdo_constant){0.0, HDO_CERTIFIED};
         s->k.F = (hdo_constant){f0, m.samples > 0 ? HDO_MEASURED : HDO_CERTIFIED};
     }
-    bool differences = false;
-    for (int k = 0; k < s->run->n_classes; k++)
-        differences = differences || s->run->classes[k].estimator.ops->difference;
-    if (st == HDO_OK && differences) st = rounding(s, e);
+    for (int k = 0; k < s->run->n_classes && st == HDO_OK; k++) { /* df: from a class that takes differences */
+        const hdo_class *c = &s->run->classes[k];
+        if (c->count > 0 && c->estimator.ops->difference) st = rounding(s, c, e);
+    }
     if (st == HDO_OK && s->k.L_F.value < s->k.L.value) s->k.L_F.value = s->k.L.value;
     for (int i = 0; i < p.n; i++) hdo__free(p.x[i]);
     hdo__oracle_clear(&o);

@@ -53,6 +53,17 @@ static hdo_status apply_all(hdo_config *c, const char *const *set, int cap, hdo_
     return st;
 }
 
+/* `balanced` needs a class to balance against; a population without one keeps the table's numbers. */
+static void restore_rates(hdo_config *c, const hdo_config *before) {
+    bool number = false;
+    for (int k = 0; k < c->n_classes; k++) number = number || c->population[k].lr.id != HDO_LR_BALANCED;
+    for (int k = 0; k < c->n_classes && !number; k++) {
+        for (int i = 0; i < before->n_classes; i++) {
+            if (strcmp(before->population[i].name, c->population[k].name) == 0) c->population[k].lr = before->population[i].lr;
+        }
+    }
+}
+
 hdo_status hdo_paper_config(const hdo_paper_case *k, int variant, int64_t seed, hdo_config *c, hdo_error *e) {
     const hdo_paper_variant *v = &k->x->variant[variant];
     char preset[HDO_NAME_MAX], text[32];
@@ -62,11 +73,16 @@ hdo_status hdo_paper_config(const hdo_paper_case *k, int variant, int64_t seed, 
     hdo_config_default(c);
     hdo_status st = hdo_config_load_text(c, preset, yaml, strlen(yaml), e);
     if (st == HDO_OK) st = apply_all(c, always, 2, e);
+    hdo_config *before = malloc(sizeof *before);
+    if (before == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
+    *before = *c;
     if (st == HDO_OK) st = apply_all(c, k->reading->set, HDO_PAPER_SETS, e);
     if (st == HDO_OK) st = apply_all(c, v->set, HDO_PAPER_SETS, e);
     if (st == HDO_OK && k->quick) st = apply_all(c, k->x->quick, HDO_PAPER_SETS, e);
     if (st == HDO_OK && k->weights != NULL) st = set_one(c, "model.weights", k->weights, e);
     if (st == HDO_OK) st = hdo_config_population(c, v->population, e);
+    if (st == HDO_OK) restore_rates(c, before);
+    free(before);
     snprintf(text, sizeof text, "%lld", (long long)seed);
     if (st == HDO_OK) st = set_one(c, "seed", text, e);
     return st;

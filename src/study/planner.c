@@ -100,14 +100,19 @@ static hdo_plan_option option(const desk *q, int n0, int rv, double seconds, boo
     return o;
 }
 
+/* Powers of two, the most allowed, and the most that a zeroth-order node manages while a gradient is computed. */
 static hdo_plan_option best_rv(const desk *q, int n0, double seconds, bool unequal) {
     hdo_plan_option best = {.n0 = n0, .bound = HUGE_VAL};
-    for (int rv = 1;; rv *= 2) {
-        int at = rv < q->f->rv_max ? rv : q->f->rv_max;
-        hdo_plan_option o = option(q, n0, at, seconds, unequal);
+    double one = passes(&q->est, 1), slope = passes(&q->est, 2) - one;
+    double idle = (q->f->zo_speed / q->f->fo_speed - (one - slope)) / slope;
+    int most = q->f->rv_max, spare = idle >= 1.0 ? (int)fmin(idle, (double)most) : 1;
+    for (int rv = 1, last = 0; !last; rv *= 2) {
+        if (rv >= most) rv = most, last = 1;
+        hdo_plan_option o = option(q, n0, rv, seconds, unequal);
         if (o.bound < best.bound || best.rv == 0) best = o;
-        if (at == q->f->rv_max) return best;
     }
+    hdo_plan_option o = option(q, n0, spare, seconds, unequal);
+    return o.bound < best.bound ? o : best;
 }
 
 static void search(const desk *q, hdo_fleet_plan *p) {

@@ -5,7 +5,7 @@
 #   tests/mpi/mpi.sh HDO openmpi|mpich yes|no      (the last: was the plug-in built?)
 # shellcheck disable=SC2086  # lists of options are meant to be split
 set -u
-hdo=$1 flavour=$2 built=$3
+hdo=$(realpath "$1") flavour=$2 built=$3
 export HDO_MPI=$flavour NO_COLOR=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset HDO_CONFIG HDO_NUM_THREADS HDO_PLUGIN_PATH OMP_NUM_THREADS
 dir=$(mktemp -d)
@@ -36,6 +36,8 @@ figures() { jq -c '[.params_sha256, .final, .oracle, .interactions, .bytes_excha
 mpi() { timeout 60 "$hdo" run demo $small --engine mpi "$@"; }
 sim() { timeout 60 "$hdo" run demo $small "$@"; }
 
+same() { [ -n "$1" ] && [ "$1" = "$2" ]; }
+
 # ---- the same bits ----
 equal() { # name, ranks, options
     name=$1 ranks=$2
@@ -46,7 +48,7 @@ equal() { # name, ranks, options
     for np in $ranks; do
         rm -rf m
         got=$(mpi "$@" --np "$np" -o m 2>err | figures)
-        [ -n "$want" ] && [ "$got" = "$want" ] || { bad=1; echo "# $np ranks: $got, not $want"; cat err; }
+        same "$got" "$want" || { bad=1; echo "# $np ranks: $got, not $want"; sed 's/^/# /' err; }
     done
     cmp -s <(jq -c 'del(.time)' s/metrics.jsonl) <(jq -c 'del(.time)' m/metrics.jsonl) || { bad=1; echo "# metrics.jsonl differ"; }
     ok $bad "$name on ranks $ranks equals the simulator"
@@ -61,14 +63,14 @@ equal "allreduce with the weighted average" "3" --set mixing.kind=allreduce --se
 equal "small chunks" "2" --set mpi.chunk=4096 --set data.features=300 --set kernels=ref
 want=$(sim -o s1 | sha)
 got=$(timeout 60 $launch -n 3 "$hdo" run demo $small --engine mpi -o p1 | sha)
-[ "$got" = "$want" ]; ok $? "plain mpirun joins"
+same "$got" "$want"; ok $? "plain mpirun joins"
 mpi --np 11 -o w1 | jq -e '.mpi.wire_bytes == .bytes_exchanged and .mpi.ranks == 11' >/dev/null
 ok $? "a node a rank: the bytes on the wire are 2 x pairs x d x 4"
 large="demo --set model.name=quadratic --set model.dim=11800000 --set data.name=none --population 2fo --set steps=2
        --set eval.every=0 -q --json"
 want=$(timeout 60 "$hdo" run $large -o b1 | sha)
 got=$(timeout 60 "$hdo" run $large --engine mpi --np 2 -o b2 | sha)
-[ -n "$want" ] && [ "$got" = "$want" ]; ok $? "models of 47 MB"
+same "$got" "$want"; ok $? "models of 47 MB"
 rm -rf b1 b2
 
 # ---- checkpoints across engines ----
@@ -78,14 +80,14 @@ mpi --set checkpoint.every=4 --np 3 -o m >/dev/null
 cmp -s s/checkpoints/step-000000004.safetensors m/checkpoints/step-000000004.safetensors
 ok $? "a checkpoint has the simulator's bytes"
 rm -f s/checkpoints/step-000000008.* m/checkpoints/step-000000008.*
-[ "$(timeout 60 "$hdo" run --resume m -q --json | sha)" = "$want" ]; ok $? "3 ranks resumed in the simulator"
-[ "$(timeout 60 "$hdo" run --resume s --engine mpi --np 4 -q --json | sha)" = "$want" ]; ok $? "the simulator resumed on 4 ranks"
+same "$(timeout 60 "$hdo" run --resume m -q --json | sha)" "$want"; ok $? "3 ranks resumed in the simulator"
+same "$(timeout 60 "$hdo" run --resume s --engine mpi --np 4 -q --json | sha)" "$want"; ok $? "the simulator resumed on 4 ranks"
 
 # ---- roles ----
 rm -rf s m
 want=$(sim -o s | sha)
 got=$(mpi --np 4 --roles 3:fo,0-1:zo,2:any -o m | sha)
-[ "$got" = "$want" ]; ok $? "roles change who computes, not what"
+same "$got" "$want"; ok $? "roles change who computes, not what"
 mpi --np 3 --roles 0:fo,1-2:zo --set population.zo.estimator=forward-law -o x 2>err >/dev/null; code=$?
 [ $code -eq 2 ] && grep -q "reverse mode" err && [ "$(grep -c error: err)" -eq 1 ]; ok $? "a zo rank refuses reverse mode"
 mpi --np 2 --set mpi.memory=1000 -o x 2>err >/dev/null; code=$?
@@ -106,7 +108,7 @@ timeout 60 $launch -n 1 "$hdo" run demo $small --engine mpi -o x : -n 1 "$hdo" r
 # ---- signals ----
 # A run that will not end by itself; its ranks are found by their environment.
 long="--set data.train=400 --set data.val=100 --population 3fo+8zo --set population.zo.estimator=fd --set steps=10000000
-      --set eval.every=0 --set checkpoint.every=20 --set mpi.deadline_s=2 -q --engine mpi --np 3"
+      --set eval.every=0 --set checkpoint.every=20 --set mpi.deadline_s=3 -q --engine mpi --np 3"
 rank_pid() { # output folder, rank
     for p in /proc/[0-9]*; do
         { tr '\0' '\n' <"$p/environ" | grep -qx "$rank_var=$2" && tr '\0' '\n' <"$p/cmdline" | grep -qx "$1" &&
@@ -117,7 +119,11 @@ begin() { # output folder
     rm -rf "$1"
     "$hdo" run demo $long -o "$1" >out 2>err &
     job=$!
-    for _ in $(seq 300); do [ -f "$1/checkpoints/step-000000020.json" ] && break; sleep 0.05; done
+    for _ in $(seq 300); do # until it has saved once
+        [ -n "$(newest "$1")" ] && break
+        kill -0 $job 2>/dev/null || break
+        sleep 0.05
+    done
 }
 newest() { find "$1/checkpoints" -name '*.json' 2>/dev/null | sed 's/.*step-0*\([0-9]*\).json/\1/' | sort -n | tail -1; }
 begin k1
@@ -128,7 +134,7 @@ begin k2
 stopped=$(rank_pid k2 2)
 kill -STOP "$stopped"; wait $job; code=$?
 kill -KILL "$stopped" 2>/dev/null # its mpirun has done so already
-[ $code -eq 5 ] && grep -q "rank 2 (host .*) did not answer within 2 s" err && [ "$(grep -c 'hdo: error:' err)" -eq 1 ]
+[ $code -eq 5 ] && grep -q "rank 2 (host .*) did not answer within 3 s" err && [ "$(grep -c 'hdo: error:' err)" -eq 1 ]
 ok $? "a rank that stands still is named"
 begin k3
 kill -KILL "$(rank_pid k3 1)"; wait $job; code=$?
@@ -138,7 +144,7 @@ target=$((step + 5))
 sed -i "s/^steps: .*/steps: $target/" k3/config.yaml
 want=$("$hdo" run demo --set data.train=400 --set data.val=100 --population 3fo+8zo --set population.zo.estimator=fd \
     --set steps=$target --set eval.every=0 -q --json -o k4 | sha)
-[ "$(timeout 60 "$hdo" run --resume k3 --engine mpi --np 2 -q --json | sha)" = "$want" ]
+same "$(timeout 60 "$hdo" run --resume k3 --engine mpi --np 2 -q --json | sha)" "$want"
 ok $? "and the run resumed from it equals one that was never killed"
 
 # ---- asynchronous ----
@@ -146,7 +152,7 @@ mpi --np 3 --async --set mpi.slow=1:3 --set eval.trace=true --set steps=60 -o a1
 jq -e '.outcome == "completed" and .mpi.async.exchanges > 0 and .mpi.async.mean_residual < 1e-5' out >/dev/null
 ok $? "asynchronous: completes, exchanges, keeps the mean"
 rm -rf k5
-timeout 60 "$hdo" run demo $long --async -o k5 >out 2>err & job=$!
+"$hdo" run demo $long --async -o k5 >out 2>err & job=$!
 for _ in $(seq 100); do stopped=$(rank_pid k5 1); [ -n "$stopped" ] && break; sleep 0.05; done
 sleep 0.5
 kill -STOP "$stopped"; wait $job; code=$?
