@@ -12,8 +12,10 @@ cd "$dir"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 step() { jq -r '.time.step_s / .steps'; }
 least() { sort -g | head -1; }
+# shellcheck disable=SC2034  # used by name
 e2="e2 --population 24fo+256zo --eval-every 0 --max-steps 60"
-cnn2="e3 --set model.name=cnn2 --population 2fo+6zo --eval-every 0 --max-steps 8"
+# shellcheck disable=SC2034
+cnn2="e4 --set model.name=cnn2 --population 2fo+6zo --eval-every 0 --max-steps 20"
 echo "bench,shape,backend,reps,least_s"
 for shape in e2 cnn2; do
     options=${!shape}

@@ -7,11 +7,14 @@
 
 static const char help_text[] =
     "Usage: hdo compare A B [--metric METRIC] [--at AXIS[=VALUE]] [--json]\n\n"
-    "The difference A - B of two groups of runs, with a 95 % confidence interval over seeds. A group is a run folder, or a\n"
-    "folder of runs that differ in the seed (as --seeds writes them). The same seeds in both groups are compared in pairs,\n"
+    "The difference A - B of two groups of runs, with a 95 % confidence interval over seeds. A group is a run folder, "
+    "or a\n"
+    "folder of runs that differ in the seed (as --seeds writes them). The same seeds in both groups are compared in "
+    "pairs,\n"
     "which is sharper; otherwise Welch's test is used. One run on a side gives a difference without confidence.\n\n"
     "  --metric METRIC    what to compare (default: val/loss_mean)\n"
-    "  --at AXIS[=VALUE]  at equal what: step, interactions, oracle/forward, oracle/backward, bytes_exchanged, sim_time,\n"
+    "  --at AXIS[=VALUE]  at equal what: step, interactions, oracle/forward, oracle/backward, bytes_exchanged, "
+    "sim_time,\n"
     "                     time/wall; at VALUE of it, or at the largest one all runs reached (default: step)\n"
     "  --json             one JSON document\n\n"
     "Example: hdo compare runs/24fo+256zo runs/24fo --at bytes_exchanged\n";
@@ -26,8 +29,10 @@ static void put(const char *key, double v) {
 
 int cmd_compare(int argc, char **argv) {
     enum { METRIC = 256, AT, JSON };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'}, {"metric", required_argument, NULL, METRIC},
-                                          {"at", required_argument, NULL, AT}, {"json", no_argument, NULL, JSON},
+    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+                                          {"metric", required_argument, NULL, METRIC},
+                                          {"at", required_argument, NULL, AT},
+                                          {"json", no_argument, NULL, JSON},
                                           {NULL, 0, NULL, 0}};
     const char *metric = "val/loss_mean";
     char axis[64] = "step";
@@ -44,7 +49,8 @@ int cmd_compare(int argc, char **argv) {
             if (eq != NULL) {
                 *eq = '\0';
                 at = strtod(eq + 1, &end);
-                if (end == eq + 1 || *end != '\0' || !(at >= 0.0)) return cli_usage_error("compare", "--at takes AXIS or AXIS=VALUE; got '%s'", optarg);
+                if (end == eq + 1 || *end != '\0' || !(at >= 0.0))
+                    return cli_usage_error("compare", "--at takes AXIS or AXIS=VALUE; got '%s'", optarg);
             }
             break;
         }
@@ -58,7 +64,8 @@ int cmd_compare(int argc, char **argv) {
     hdo_difference d;
     if (hdo_compare_runs(a, b, metric, axis, at, &d, &x, &e) != HDO_OK) return cli_fail(&e);
     if (json) {
-        printf("{\"schema_version\": 1, \"metric\": \"%s\", \"axis\": \"%s\", \"at\": %.17g, \"n_a\": %d, \"n_b\": %d, \"paired\": %s",
+        printf("{\"schema_version\": 1, \"metric\": \"%s\", \"axis\": \"%s\", \"at\": %.17g, \"n_a\": %d, \"n_b\": %d, "
+               "\"paired\": %s",
                metric, axis, x, d.n_a, d.n_b, d.paired ? "true" : "false");
         put("a", d.a);
         put("a_se", d.a_se);
@@ -72,10 +79,14 @@ int cmd_compare(int argc, char **argv) {
         return 0;
     }
     printf("%s at %s = %.6g\n", metric, axis, x);
-    printf("  A  %-40s %10.5g +- %.2g  (%d runs)\n  B  %-40s %10.5g +- %.2g  (%d runs)\n", a, d.a, d.a_se, d.n_a, b, d.b, d.b_se, d.n_b);
+    printf("  A  %-40s %10.5g +- %.2g  (%d runs)\n  B  %-40s %10.5g +- %.2g  (%d runs)\n", a, d.a, d.a_se, d.n_a, b,
+           d.b, d.b_se, d.n_b);
     if (isfinite(d.low)) {
         printf("  A - B = %.4g, 95 %% between %.4g and %.4g (p = %.2g, %s): %s\n", d.diff, d.low, d.high, d.p,
-               d.paired ? "same seeds in pairs" : "Welch", d.low > 0.0 ? "A is larger" : d.high < 0.0 ? "A is smaller" : "no clear difference");
+               d.paired ? "same seeds in pairs" : "Welch",
+               d.low > 0.0    ? "A is larger"
+               : d.high < 0.0 ? "A is smaller"
+                              : "no clear difference");
     } else {
         printf("  A - B = %.4g; with one run on a side there is no telling how much of it is chance\n", d.diff);
     }

@@ -9,7 +9,8 @@
 
 static const char help_text[] =
     "Usage: hdo eval RUN|CHECKPOINT|WEIGHTS.safetensors [--model M] [--data D] [OPTIONS]\n\n"
-    "Loss and accuracy of a stored model. A run folder or checkpoint knows its model and data; for foreign weights (tensors\n"
+    "Loss and accuracy of a stored model. A run folder or checkpoint knows its model and data; for foreign weights "
+    "(tensors\n"
     "by their PyTorch names) say which model they are of. --model and --data also override what a run knows.\n\n"
     "  --model M          logistic, mlp, cnn2, cnn3, resnet18, transformer\n"
     "  --data D           mnist, cifar10, brackets, synthetic, or your own data (with --set data.path=...)\n"
@@ -24,7 +25,8 @@ static const char help_text[] =
     "         hdo eval resnet18.safetensors --model resnet18 --data cifar10 --limit 1000 --json\n";
 
 static void print_json(const hdo_evaluation *v, const hdo_config *c, const char *source, const char *split) {
-    printf("{\n  \"schema_version\": 1,\n  \"source\": \"%s\",\n  \"kind\": \"%s\",\n  \"model\": \"%s\",\n  \"data\": \"%s\",\n"
+    printf("{\n  \"schema_version\": 1,\n  \"source\": \"%s\",\n  \"kind\": \"%s\",\n  \"model\": \"%s\",\n  \"data\": "
+           "\"%s\",\n"
            "  \"split\": \"%s\",\n  \"d\": %lld,\n  \"samples\": %lld,\n  \"loss\": %.17g,\n",
            source, v->kind, c->model.name, c->data.name, split, (long long)v->d, (long long)v->samples, v->loss);
     if (isfinite(v->accuracy)) {
@@ -35,14 +37,16 @@ static void print_json(const hdo_evaluation *v, const hdo_config *c, const char 
     if (v->step >= 0) printf("  \"step\": %lld,\n  \"nodes\": %lld,\n", (long long)v->step, (long long)v->n);
     printf("  \"classes\": [");
     for (int k = 0; k < v->classes; k++) {
-        printf("%s\n    {\"class\": %d, \"samples\": %lld, \"correct\": %lld}", k > 0 ? "," : "", k, (long long)v->count[k], (long long)v->correct[k]);
+        printf("%s\n    {\"class\": %d, \"samples\": %lld, \"correct\": %lld}", k > 0 ? "," : "", k,
+               (long long)v->count[k], (long long)v->correct[k]);
     }
     printf("\n  ]");
     if (v->confusion != NULL) {
         printf(",\n  \"confusion\": [");
         for (int i = 0; i < v->classes; i++) {
             printf("%s\n    [", i > 0 ? "," : "");
-            for (int j = 0; j < v->classes; j++) printf("%s%lld", j > 0 ? ", " : "", (long long)v->confusion[i * v->classes + j]);
+            for (int j = 0; j < v->classes; j++)
+                printf("%s%lld", j > 0 ? ", " : "", (long long)v->confusion[i * v->classes + j]);
             printf("]");
         }
         printf("\n  ]");
@@ -76,12 +80,17 @@ static void print_text(const hdo_evaluation *v, const hdo_config *c) {
 
 int cmd_eval(int argc, char **argv) {
     enum { MODEL = 256, DATA, SET, SPLIT, LIMIT, NODE, NO_CONFUSION, THREADS, JSON };
-    static const struct option longs[] = {
-        {"help", no_argument, NULL, 'h'},          {"model", required_argument, NULL, MODEL},
-        {"data", required_argument, NULL, DATA},   {"set", required_argument, NULL, SET},
-        {"split", required_argument, NULL, SPLIT}, {"limit", required_argument, NULL, LIMIT},
-        {"node", required_argument, NULL, NODE},   {"no-confusion", no_argument, NULL, NO_CONFUSION},
-        {"threads", required_argument, NULL, THREADS}, {"json", no_argument, NULL, JSON}, {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+                                          {"model", required_argument, NULL, MODEL},
+                                          {"data", required_argument, NULL, DATA},
+                                          {"set", required_argument, NULL, SET},
+                                          {"split", required_argument, NULL, SPLIT},
+                                          {"limit", required_argument, NULL, LIMIT},
+                                          {"node", required_argument, NULL, NODE},
+                                          {"no-confusion", no_argument, NULL, NO_CONFUSION},
+                                          {"threads", required_argument, NULL, THREADS},
+                                          {"json", no_argument, NULL, JSON},
+                                          {NULL, 0, NULL, 0}};
     const char *model = NULL, *data = NULL, *split = "val";
     char *set[64];
     int n_set = 0;
@@ -100,10 +109,12 @@ int cmd_eval(int argc, char **argv) {
         case SPLIT:
             split = optarg;
             o.train = strcmp(optarg, "train") == 0;
-            if (!o.train && strcmp(optarg, "val") != 0) return cli_usage_error("eval", "--split is val or train; got '%s'", optarg);
+            if (!o.train && strcmp(optarg, "val") != 0)
+                return cli_usage_error("eval", "--split is val or train; got '%s'", optarg);
             break;
         case LIMIT:
-            if (!cli_int(optarg, 1, INT64_MAX, &o.limit)) return cli_usage_error("eval", "--limit takes a positive number; got '%s'", optarg);
+            if (!cli_int(optarg, 1, INT64_MAX, &o.limit))
+                return cli_usage_error("eval", "--limit takes a positive number; got '%s'", optarg);
             break;
         case NODE:
             if (strcmp(optarg, "mean") != 0 && !cli_int(optarg, 0, INT32_MAX, &o.node)) {
@@ -112,13 +123,15 @@ int cmd_eval(int argc, char **argv) {
             break;
         case NO_CONFUSION: o.no_confusion = true; break;
         case THREADS:
-            if (!cli_int(optarg, 1, 4096, &threads)) return cli_usage_error("eval", "--threads takes a positive number; got '%s'", optarg);
+            if (!cli_int(optarg, 1, 4096, &threads))
+                return cli_usage_error("eval", "--threads takes a positive number; got '%s'", optarg);
             break;
         case JSON: json = true; break;
         default: return cli_usage_error("eval", "the options are not right");
         }
     }
-    if (optind + 1 != argc) return cli_usage_error("eval", "what is to be evaluated? Give a run, a checkpoint or a weights file");
+    if (optind + 1 != argc)
+        return cli_usage_error("eval", "what is to be evaluated? Give a run, a checkpoint or a weights file");
     const char *source = argv[optind];
     o.threads = (int)threads;
     hdo_error e = {0};

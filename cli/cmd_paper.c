@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — hdo paper: the seven experiments, their figures and what became of the claims. */
+/* SPDX-License-Identifier: Apache-2.0 — hdo paper: the seven experiments, their figures and what became of the claims.
+ */
 #include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,20 +14,23 @@ static const char help_text[] =
     "  hdo paper e2           all populations and seeds of E2, then its figures and the table of claims\n"
     "  hdo paper all          E1 ... E7 one after the other (a night; with --quick under twenty minutes)\n"
     "  hdo paper report       one self-contained page of everything that was run\n\n"
-    "  --quick              fewer steps, seeds and validation samples: to see that everything works, not to judge claims\n"
+    "  --quick              fewer steps, seeds and validation samples: to see that everything works, not to judge "
+    "claims\n"
     "  --seeds A-B          seeds (default: as many as the table says, from 0)\n"
     "  --reading R          how the paper is read: text, authors, or one of the others in `hdo paper list`\n"
     "  --init FILE          start from these weights (E3: a torchvision ResNet-18 saved as safetensors)\n"
     "  --only TEXT          only variants whose name contains TEXT\n"
     "  -o, --output DIR     folder of all results (default: runs/paper, or paper under $HDO_RUNS_DIR)\n"
     "  --jobs N             processes at once (default: one for each CPU)\n"
-    "  --x METRIC           axis of the figures: step, interactions, oracle/forward, bytes_exchanged, sim_time, time/wall\n"
+    "  --x METRIC           axis of the figures: step, interactions, oracle/forward, bytes_exchanged, sim_time, "
+    "time/wall\n"
     "  --fetch              obtain missing data sets first\n"
     "  --dry-run            only say what would be run\n"
     "  -q, --quiet          no progress and no notes\n"
     "  report: --html FILE (default: DIR/report.html), --markdown FILE, --figures DIR (copies the svg files there)\n\n"
     "Runs that are done are not repeated; interrupted ones go on where they were. Change a setting and only what it\n"
-    "concerns is run again. A claim holds or does not hold at 95 % confidence over seeds, otherwise it is undecided.\n\n"
+    "concerns is run again. A claim holds or does not hold at 95 % confidence over seeds, otherwise it is "
+    "undecided.\n\n"
     "Example: hdo paper e2 --reading authors --seeds 0-4 && hdo paper report\n";
 
 typedef struct paper_options {
@@ -44,7 +48,7 @@ typedef struct paper_ctx {
     struct place {
         int variant;
         int64_t seed;
-    } *place; /* of every job */
+    } * place; /* of every job */
     int n_jobs, ended;
 } paper_ctx;
 
@@ -58,8 +62,8 @@ static void job_ended(void *ctx, int j, const cli_job *job) {
     (void)j;
     p->ended++;
     if (job->done) {
-        cli_note("%d/%d %s: %s, loss %.4g after %lld steps (%.0f s)", p->ended, p->n_jobs, job->label, hdo_stop_name(job->why),
-                 job->row.all.loss_mean, (long long)job->row.step, job->seconds);
+        cli_note("%d/%d %s: %s, loss %.4g after %lld steps (%.0f s)", p->ended, p->n_jobs, job->label,
+                 hdo_stop_name(job->why), job->row.all.loss_mean, (long long)job->row.step, job->seconds);
     }
 }
 
@@ -67,7 +71,8 @@ static int list(void) {
     for (int i = 0; hdo_paper_at(i) != NULL; i++) {
         const hdo_paper_experiment *x = hdo_paper_at(i);
         printf("%s  %s: %s; %d seeds (paper: %d)\n   ", x->id, x->title + 4, x->about, x->seeds, x->paper_seeds);
-        for (int v = 0; v < x->n_variants; v++) printf(" %s%s", x->variant[v].label, v + 1 < x->n_variants ? "," : "\n");
+        for (int v = 0; v < x->n_variants; v++)
+            printf(" %s%s", x->variant[v].label, v + 1 < x->n_variants ? "," : "\n");
     }
     printf("\nReadings:\n");
     for (int i = 0; hdo_paper_reading_at(i) != NULL; i++) {
@@ -97,16 +102,23 @@ static void print_claims(const hdo_paper_case *k) {
         cli_fail(&e);
         return;
     }
-    printf("\n%s%s, reading '%s'%s%s\n", s.bold, k->x->title, k->reading->name, k->quick ? " (quick: too short to judge)" : "", s.off);
+    printf("\n%s%s, reading '%s'%s%s\n", s.bold, k->x->title, k->reading->name,
+           k->quick ? " (quick: too short to judge)" : "", s.off);
     for (int i = 0, claim = 0; i < n; i++) {
         if (r[i].claim != claim) {
             claim = r[i].claim;
-            printf("claim %d %s%s%s: %s\n", claim, s.bold, hdo_verdict_text(hdo_claim_verdict(r, n, claim)), s.off, hdo_claim_text(claim));
+            printf("claim %d %s%s%s: %s\n", claim, s.bold, hdo_verdict_text(hdo_claim_verdict(r, n, claim)), s.off,
+                   hdo_claim_text(claim));
         }
         const hdo_difference *d = &r[i].d;
-        printf("  %s%-13s%s %s", r[i].verdict == HDO_HOLDS ? s.green : r[i].verdict == HDO_FAILS ? s.red : s.dim,
+        printf("  %s%-13s%s %s",
+               r[i].verdict == HDO_HOLDS   ? s.green
+               : r[i].verdict == HDO_FAILS ? s.red
+                                           : s.dim,
                hdo_verdict_text(r[i].verdict), s.off, r[i].text);
-        if (d->n_a > 0) printf(": %.4g +- %.2g against %.4g +- %.2g, t = %.1f (%s)", d->a, d->a_se, d->b, d->b_se, d->t, r[i].quantity);
+        if (d->n_a > 0)
+            printf(": %.4g +- %.2g against %.4g +- %.2g, t = %.1f (%s)", d->a, d->a_se, d->b, d->b_se, d->t,
+                   r[i].quantity);
         printf("%s%s\n", r[i].note[0] != '\0' ? "; " : "", r[i].note);
     }
 }
@@ -144,7 +156,8 @@ static int plan_jobs(const paper_options *o, cli_job *jobs, struct place *place)
         if (e.code != HDO_OK) cli_fail(&e);
         return -1;
     }
-    cli_note("%s, reading '%s'%s: %d runs to do, %d done before", o->k.x->title, o->k.reading->name, o->k.quick ? ", quick" : "", n, done);
+    cli_note("%s, reading '%s'%s: %d runs to do, %d done before", o->k.x->title, o->k.reading->name,
+             o->k.quick ? ", quick" : "", n, done);
     return n;
 }
 
@@ -158,8 +171,12 @@ static int run_case(const paper_options *o) {
         char label[HDO_NAME_MAX];
         snprintf(label, sizeof label, "%s-%s", o->k.x->id, o->k.reading->name);
         paper_ctx ctx = {o, jobs, place, n, 0};
-        cli_pool pool = {.label = label, .workers = (int)o->jobs, .command_line = o->command_line, .ctx = &ctx,
-                         .config = job_config, .ended = job_ended};
+        cli_pool pool = {.label = label,
+                         .workers = (int)o->jobs,
+                         .command_line = o->command_line,
+                         .ctx = &ctx,
+                         .config = job_config,
+                         .ended = job_ended};
         code = cli_pool_run(&pool, jobs, n);
         if (code == EXIT_DIVERGED) code = 0; /* an outcome like any other here: the tables tell */
     }
@@ -200,13 +217,22 @@ static int write_report(const paper_options *o) {
 
 static int parse(int argc, char **argv, paper_options *o) {
     enum { QUICK = 256, SEEDS, READING, INIT, ONLY, JOBS, X, FETCH, DRY, HTML, MARKDOWN, FIGURES };
-    static const struct option longs[] = {
-        {"help", no_argument, NULL, 'h'},           {"output", required_argument, NULL, 'o'}, {"quick", no_argument, NULL, QUICK},
-        {"seeds", required_argument, NULL, SEEDS},  {"reading", required_argument, NULL, READING},
-        {"init", required_argument, NULL, INIT},    {"only", required_argument, NULL, ONLY},  {"jobs", required_argument, NULL, JOBS},
-        {"x", required_argument, NULL, X},          {"fetch", no_argument, NULL, FETCH},      {"dry-run", no_argument, NULL, DRY},
-        {"html", required_argument, NULL, HTML},    {"markdown", required_argument, NULL, MARKDOWN},
-        {"figures", required_argument, NULL, FIGURES}, {"quiet", no_argument, NULL, 'q'},     {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"quick", no_argument, NULL, QUICK},
+                                          {"seeds", required_argument, NULL, SEEDS},
+                                          {"reading", required_argument, NULL, READING},
+                                          {"init", required_argument, NULL, INIT},
+                                          {"only", required_argument, NULL, ONLY},
+                                          {"jobs", required_argument, NULL, JOBS},
+                                          {"x", required_argument, NULL, X},
+                                          {"fetch", no_argument, NULL, FETCH},
+                                          {"dry-run", no_argument, NULL, DRY},
+                                          {"html", required_argument, NULL, HTML},
+                                          {"markdown", required_argument, NULL, MARKDOWN},
+                                          {"figures", required_argument, NULL, FIGURES},
+                                          {"quiet", no_argument, NULL, 'q'},
+                                          {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "ho:q", longs, NULL)) != -1;) {
         switch (c) {
         case 'h': fputs(help_text, stdout); return 0;
@@ -214,13 +240,15 @@ static int parse(int argc, char **argv, paper_options *o) {
         case 'q': cli_set_quiet(true); break;
         case QUICK: o->k.quick = true; break;
         case SEEDS:
-            if (!cli_seed_range(optarg, &o->first, &o->last)) return cli_usage_error("paper", "--seeds takes A-B, for example 0-4; got '%s'", optarg);
+            if (!cli_seed_range(optarg, &o->first, &o->last))
+                return cli_usage_error("paper", "--seeds takes A-B, for example 0-4; got '%s'", optarg);
             break;
         case READING: o->reading = optarg; break;
         case INIT: o->k.weights = optarg; break;
         case ONLY: o->only = optarg; break;
         case JOBS:
-            if (!cli_int(optarg, 1, 256, &o->jobs)) return cli_usage_error("paper", "--jobs takes 1 to 256; got '%s'", optarg);
+            if (!cli_int(optarg, 1, 256, &o->jobs))
+                return cli_usage_error("paper", "--jobs takes 1 to 256; got '%s'", optarg);
             break;
         case X: o->x = optarg; break;
         case FETCH: o->fetch = true; break;
@@ -234,7 +262,8 @@ static int parse(int argc, char **argv, paper_options *o) {
     if (optind + 1 != argc) return cli_usage_error("paper", "which experiment? Give list, e1 ... e7, all or report");
     o->what = argv[optind];
     o->k.reading = hdo_paper_reading_find(o->reading);
-    if (o->k.reading == NULL) return cli_usage_error("paper", "there is no reading '%s'; hdo paper list shows them", o->reading);
+    if (o->k.reading == NULL)
+        return cli_usage_error("paper", "there is no reading '%s'; hdo paper list shows them", o->reading);
     return -1;
 }
 
@@ -258,7 +287,8 @@ int cmd_paper(int argc, char **argv) {
     cli_catch_signals();
     if (strcmp(o.what, "all") != 0) {
         const hdo_paper_experiment *x = hdo_paper_find(o.what);
-        if (x == NULL) return cli_usage_error("paper", "there is no experiment '%s'; hdo paper list shows them", o.what);
+        if (x == NULL)
+            return cli_usage_error("paper", "there is no experiment '%s'; hdo paper list shows them", o.what);
         return run_experiment(&o, x, own_seeds);
     }
     for (int i = 0; hdo_paper_at(i) != NULL && cli_signal() == 0; i++) {

@@ -18,6 +18,7 @@ static const char help_text[] =
     "  --seed N             the seed (default: from the configuration)\n"
     "  --seeds A-B          one run per seed into DIR/seed-N, a process each, then mean and standard error\n"
     "  --threads N          threads (default: all CPUs this process may use); results do not depend on it\n"
+    "  --init FILE          start from the weights in a safetensors file (same as --set model.weights=FILE)\n"
     "  --max-steps N        same as --set steps=N\n"
     "  --max-time S         stop after S seconds\n"
     "  --eval-every N       same as --set eval.every=N\n"
@@ -310,7 +311,7 @@ static bool add_short(run_options *o, const char *key, const char *value) {
 
 /* Returns -1 to go on, otherwise the exit code. */
 static int parse(int argc, char **argv, run_options *o) {
-    enum { POPULATION = 256, RESUME, SET, SEED, SEEDS, THREADS, STEPS, TIME, EVAL, ENGINE, NP, HOSTFILE, ROLES, ASYNC, JSON, DRY, FETCH, FORCE, COLOUR };
+    enum { POPULATION = 256, RESUME, SET, SEED, SEEDS, THREADS, INIT, STEPS, TIME, EVAL, ENGINE, NP, HOSTFILE, ROLES, ASYNC, JSON, DRY, FETCH, FORCE, COLOUR };
     static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
                                           {"population", required_argument, NULL, POPULATION},
                                           {"set", required_argument, NULL, SET},
@@ -320,6 +321,7 @@ static int parse(int argc, char **argv, run_options *o) {
                                           {"seeds", required_argument, NULL, SEEDS},
                                           {"resume", required_argument, NULL, RESUME},
                                           {"threads", required_argument, NULL, THREADS},
+                                          {"init", required_argument, NULL, INIT},
                                           {"max-steps", required_argument, NULL, STEPS},
                                           {"max-time", required_argument, NULL, TIME},
                                           {"eval-every", required_argument, NULL, EVAL},
@@ -359,6 +361,7 @@ static int parse(int argc, char **argv, run_options *o) {
             cli_int(optarg, 1, 4096, &o->threads);
             ok = add_short(o, "threads", optarg);
             break;
+        case INIT: ok = add_short(o, "model.weights", optarg); break;
         case STEPS: ok = add_short(o, "steps", optarg); break;
         case TIME: ok = add_short(o, "stop.time_s", optarg); break;
         case EVAL: ok = add_short(o, "eval.every", optarg); break;

@@ -14,17 +14,22 @@ static const char help_text[] =
     "       hdo sweep eN --paper [--random N] [--per-class]\n\n"
     "Searches over any settings and writes a table, a heat map (two lists) and the best configuration.\n\n"
     "  --grid KEY=A,B,C     all combinations of the lists given\n"
-    "  --random N           N random points; then KEY=LO:HI, KEY=LO:HI:log (even in the logarithm) or KEY=A,B,C as words\n"
+    "  --random N           N random points; then KEY=LO:HI, KEY=LO:HI:log (even in the logarithm) or KEY=A,B,C as "
+    "words\n"
     "  --paper              the search intervals of the paper's tables, for e1 ... e7\n"
-    "  --per-class          tune every class on a single node of it, as the paper's authors did, then put them together\n"
-    "  --halving            successive halving: all points for a ninth of the steps, the best third for a third, the best\n"
+    "  --per-class          tune every class on a single node of it, as the paper's authors did, then put them "
+    "together\n"
+    "  --halving            successive halving: all points for a ninth of the steps, the best third for a third, the "
+    "best\n"
     "                       of those to the end\n"
-    "  --metric METRIC      what to optimise (default: val/loss_mean); accuracies are maximised, all else is minimised\n"
+    "  --metric METRIC      what to optimise (default: val/loss_mean); accuracies are maximised, all else is "
+    "minimised\n"
     "  --seeds A-B          several seeds a point, their mean counts (default: the seed of the configuration)\n"
     "  --population P, --set KEY=VALUE   as in hdo run\n"
     "  -o, --output DIR     default: sweep;  --jobs N: processes at once (default: one for each CPU);  -q, --quiet\n\n"
     "Points that are done are not repeated; interrupted ones go on. The best configuration is DIR/best.yaml.\n\n"
-    "Example: hdo sweep e2 --grid population.fo.lr=0.003,0.01,0.03 --grid population.zo.lr=0.003,0.01,0.03 --max-steps 100\n";
+    "Example: hdo sweep e2 --grid population.fo.lr=0.003,0.01,0.03 --grid population.zo.lr=0.003,0.01,0.03 --max-steps "
+    "100\n";
 
 typedef struct sweep_options {
     const char *source, *population, *metric, *output, *command_line;
@@ -43,7 +48,9 @@ typedef struct sweep_ctx {
     const int64_t *seed;
 } sweep_ctx;
 
-static bool larger_is_better(const char *metric) { return strstr(metric, "acc") != NULL; }
+static bool larger_is_better(const char *metric) {
+    return strstr(metric, "acc") != NULL;
+}
 
 static hdo_status job_config(void *ctx, int k, hdo_config *c, hdo_error *e) {
     const sweep_ctx *x = ctx;
@@ -52,11 +59,13 @@ static hdo_status job_config(void *ctx, int k, hdo_config *c, hdo_error *e) {
     return hdo_sweep_apply(x->s, x->point[k], c, e);
 }
 
-static void point_dir(const char *dir, int point, char *buf, size_t cap) { snprintf(buf, cap, "%.400s/point-%04d", dir, point); }
+static void point_dir(const char *dir, int point, char *buf, size_t cap) {
+    snprintf(buf, cap, "%.400s/point-%04d", dir, point);
+}
 
 /* One rung: the chosen points up to `until`. */
-static int run_rung(const sweep_options *o, const hdo_config *base, hdo_sweep *s, const int *chosen, int keep, int64_t until,
-                    int64_t total, const char *dir) {
+static int run_rung(const sweep_options *o, const hdo_config *base, hdo_sweep *s, const int *chosen, int keep,
+                    int64_t until, int64_t total, const char *dir) {
     int seeds = (int)(o->last - o->first + 1), n = 0, most = keep * seeds;
     cli_job *jobs = calloc((size_t)most, sizeof *jobs);
     int *point = calloc((size_t)most, sizeof *point);
@@ -87,7 +96,11 @@ static int run_rung(const sweep_options *o, const hdo_config *base, hdo_sweep *s
     int code = st == HDO_OK ? 0 : cli_fail(&e);
     if (n > 0 && st == HDO_OK) {
         sweep_ctx ctx = {base, s, point, seed};
-        cli_pool pool = {.label = "sweep", .workers = (int)o->jobs, .command_line = o->command_line, .ctx = &ctx, .config = job_config};
+        cli_pool pool = {.label = "sweep",
+                         .workers = (int)o->jobs,
+                         .command_line = o->command_line,
+                         .ctx = &ctx,
+                         .config = job_config};
         code = cli_pool_run(&pool, jobs, n);
         if (code == EXIT_DIVERGED) code = 0;
     }
@@ -95,7 +108,8 @@ static int run_rung(const sweep_options *o, const hdo_config *base, hdo_sweep *s
         char folder[HDO_PATH_MAX];
         int p = chosen[i];
         point_dir(dir, p, folder, sizeof folder);
-        if (hdo_sweep_score(folder, o->metric, &s->score[p], &s->se[p], &s->steps[p], &e) != HDO_OK) code = cli_fail(&e);
+        if (hdo_sweep_score(folder, o->metric, &s->score[p], &s->se[p], &s->steps[p], &e) != HDO_OK)
+            code = cli_fail(&e);
     }
     free(jobs);
     free(point);
@@ -124,7 +138,8 @@ static void print_table(const hdo_sweep *s, const sweep_options *o, const int *o
 }
 
 /* One search; base receives the best settings. */
-static int search(const sweep_options *o, hdo_config *base, const hdo_sweep_axis *axis, int n_axes, const char *dir, hdo_config *best) {
+static int search(const sweep_options *o, hdo_config *base, const hdo_sweep_axis *axis, int n_axes, const char *dir,
+                  hdo_config *best) {
     hdo_error e = {0};
     hdo_sweep *s = NULL;
     bool larger = larger_is_better(o->metric);
@@ -189,7 +204,8 @@ static int search_classes(const sweep_options *o, const hdo_config *base, hdo_co
 
 static int add_axis(sweep_options *o, const char *text) {
     hdo_error e = {0};
-    if (o->n_axes == HDO_SWEEP_AXES) return cli_usage_error("sweep", "at most %d settings are searched at once", HDO_SWEEP_AXES);
+    if (o->n_axes == HDO_SWEEP_AXES)
+        return cli_usage_error("sweep", "at most %d settings are searched at once", HDO_SWEEP_AXES);
     return hdo_sweep_axis_parse(text, &o->axis[o->n_axes++], &e) == HDO_OK ? 0 : cli_fail(&e);
 }
 
@@ -210,12 +226,21 @@ static int add_paper_axes(sweep_options *o) {
 
 static int parse(int argc, char **argv, sweep_options *o) {
     enum { GRID = 256, RANDOM, PAPER, PER_CLASS, HALVING, METRIC, SEEDS, POPULATION, SET, STEPS, JOBS };
-    static const struct option longs[] = {
-        {"help", no_argument, NULL, 'h'},          {"grid", required_argument, NULL, GRID},   {"random", required_argument, NULL, RANDOM},
-        {"paper", no_argument, NULL, PAPER},       {"per-class", no_argument, NULL, PER_CLASS}, {"halving", no_argument, NULL, HALVING},
-        {"metric", required_argument, NULL, METRIC}, {"seeds", required_argument, NULL, SEEDS}, {"population", required_argument, NULL, POPULATION},
-        {"set", required_argument, NULL, SET},     {"max-steps", required_argument, NULL, STEPS}, {"jobs", required_argument, NULL, JOBS},
-        {"output", required_argument, NULL, 'o'},  {"quiet", no_argument, NULL, 'q'},         {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+                                          {"grid", required_argument, NULL, GRID},
+                                          {"random", required_argument, NULL, RANDOM},
+                                          {"paper", no_argument, NULL, PAPER},
+                                          {"per-class", no_argument, NULL, PER_CLASS},
+                                          {"halving", no_argument, NULL, HALVING},
+                                          {"metric", required_argument, NULL, METRIC},
+                                          {"seeds", required_argument, NULL, SEEDS},
+                                          {"population", required_argument, NULL, POPULATION},
+                                          {"set", required_argument, NULL, SET},
+                                          {"max-steps", required_argument, NULL, STEPS},
+                                          {"jobs", required_argument, NULL, JOBS},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"quiet", no_argument, NULL, 'q'},
+                                          {NULL, 0, NULL, 0}};
     static char steps[64];
     int code = 0;
     for (int c; code == 0 && (c = getopt_long(argc, argv, "ho:q", longs, NULL)) != -1;) {
@@ -225,14 +250,16 @@ static int parse(int argc, char **argv, sweep_options *o) {
         case 'q': cli_set_quiet(true); break;
         case GRID: code = add_axis(o, optarg); break;
         case RANDOM:
-            if (!cli_int(optarg, 1, HDO_SWEEP_POINTS, &o->random)) code = cli_usage_error("sweep", "--random takes 1 to %d; got '%s'", HDO_SWEEP_POINTS, optarg);
+            if (!cli_int(optarg, 1, HDO_SWEEP_POINTS, &o->random))
+                code = cli_usage_error("sweep", "--random takes 1 to %d; got '%s'", HDO_SWEEP_POINTS, optarg);
             break;
         case PAPER: o->paper = true; break;
         case PER_CLASS: o->per_class = true; break;
         case HALVING: o->halving = true; break;
         case METRIC: o->metric = optarg; break;
         case SEEDS:
-            if (!cli_seed_range(optarg, &o->first, &o->last)) code = cli_usage_error("sweep", "--seeds takes A-B; got '%s'", optarg);
+            if (!cli_seed_range(optarg, &o->first, &o->last))
+                code = cli_usage_error("sweep", "--seeds takes A-B; got '%s'", optarg);
             break;
         case POPULATION: o->population = optarg; break;
         case STEPS: snprintf(steps, sizeof steps, "steps=%.50s", optarg); /* fall through */
@@ -241,7 +268,8 @@ static int parse(int argc, char **argv, sweep_options *o) {
             o->set[o->n_set++] = c == STEPS ? steps : optarg;
             break;
         case JOBS:
-            if (!cli_int(optarg, 1, 256, &o->jobs)) code = cli_usage_error("sweep", "--jobs takes 1 to 256; got '%s'", optarg);
+            if (!cli_int(optarg, 1, 256, &o->jobs))
+                code = cli_usage_error("sweep", "--jobs takes 1 to 256; got '%s'", optarg);
             break;
         default: code = cli_usage_error("sweep", "the options are not right");
         }
@@ -251,7 +279,8 @@ static int parse(int argc, char **argv, sweep_options *o) {
     o->source = argv[optind++];
     for (; optind < argc && code == 0; optind++) code = add_axis(o, argv[optind]);
     if (code == 0 && o->paper) code = add_paper_axes(o);
-    if (code == 0 && o->n_axes == 0) code = cli_usage_error("sweep", "nothing to search: give --grid, --random or --paper");
+    if (code == 0 && o->n_axes == 0)
+        code = cli_usage_error("sweep", "nothing to search: give --grid, --random or --paper");
     return code;
 }
 
@@ -278,7 +307,8 @@ int cmd_sweep(int argc, char **argv) {
     hdo_error e = {0};
     int code = o == NULL || base == NULL || best == NULL ? 1 : 0;
     if (code == 0) {
-        *o = (sweep_options){.metric = "val/loss_mean", .output = "sweep", .first = -1, .last = -1, .command_line = command_line};
+        *o = (sweep_options){
+            .metric = "val/loss_mean", .output = "sweep", .first = -1, .last = -1, .command_line = command_line};
         cli_join(argc, argv, command_line, sizeof command_line);
         code = parse(argc, argv, o);
     }

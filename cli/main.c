@@ -20,6 +20,7 @@ const cli_command cli_commands[] = {
     {"config", cmd_config, "show, check or describe configurations"},
     {"data", cmd_data, "obtain, verify, import and look at data sets"},
     {"bench", cmd_bench, "how fast this build is on this machine, beside the machine's limits"},
+    {"weights", cmd_weights, "what is in a weights file; models of runs as weights files"},
     {"doctor", cmd_doctor, "what is here, what is missing, and what it would give"},
     {"version", cmd_version, "print the version"},
     {NULL, NULL, NULL},

@@ -114,7 +114,10 @@ static int run_job(const state *s, int k, int fd) {
     hdo_status st = open_run(s, k, &r, &e);
     if (st == HDO_OK) st = cli_drive(r, s->jobs[k].until, on_step, &t, &why, &e);
     if (st == HDO_OK) st = why == HDO_RUNNING ? hdo_run_save(r, &e) : hdo_run_write_summary(r, &e);
-    int code = st != HDO_OK ? cli_fail(&e) : why == HDO_DIVERGED ? EXIT_DIVERGED : why == HDO_STOPPED ? 128 + cli_signal() : 0;
+    int code = st != HDO_OK          ? cli_fail(&e)
+               : why == HDO_DIVERGED ? EXIT_DIVERGED
+               : why == HDO_STOPPED  ? 128 + cli_signal()
+                                     : 0;
     if (st == HDO_OK && why != HDO_STOPPED && !tell(fd, r, t.until, true, why)) code = 1;
     hdo_run_destroy(r);
     return code;
@@ -148,7 +151,9 @@ static bool start(state *s, int slot) {
     return true;
 }
 
-static double cost_of(const cli_job *j) { return j->cost > 0.0 ? j->cost : 1.0; }
+static double cost_of(const cli_job *j) {
+    return j->cost > 0.0 ? j->cost : 1.0;
+}
 
 static void show(state *s, bool force) {
     double now = cli_now_s(), done = s->done_cost;

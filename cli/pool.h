@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many runs, a process each, as many at once as there are CPUs: runs that differ in seed, population or settings need no
- * synchronisation. Used by `run --seeds`, `paper` and `sweep`.
+ * Many runs, a process each, as many at once as there are CPUs: runs that differ in seed, population or settings need
+ * no synchronisation. Used by `run --seeds`, `paper` and `sweep`.
  */
 #ifndef HDO_CLI_POOL_H
 #define HDO_CLI_POOL_H
@@ -18,10 +18,10 @@ typedef struct cli_job {
     int64_t until; /* pause after this step, with a checkpoint and without a summary; 0: run to the end */
 
     /* how it went */
-    bool done;     /* reached its end or `until`, or diverged; row is then valid */
-    int code;      /* exit code of its process */
-    hdo_stop why;  /* HDO_RUNNING: paused */
-    hdo_row row;   /* last evaluation */
+    bool done;    /* reached its end or `until`, or diverged; row is then valid */
+    int code;     /* exit code of its process */
+    hdo_stop why; /* HDO_RUNNING: paused */
+    hdo_row row;  /* last evaluation */
     double seconds;
 } cli_job;
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — the paper's experiments: tables, configurations, stored runs, claims, evaluation. */
+/* SPDX-License-Identifier: Apache-2.0 — the paper's experiments: tables, configurations, stored runs, claims,
+ * evaluation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,12 +42,14 @@ static void test_paper_configurations(void **state) {
     for (int i = 0; hdo_paper_at(i) != NULL; i++) {
         for (int r = 0; hdo_paper_reading_at(r) != NULL; r++) {
             for (int q = 0; q < 2; q++) {
-                hdo_paper_case k = {.x = hdo_paper_at(i), .reading = hdo_paper_reading_at(r), .quick = q == 1, .root = "x"};
+                hdo_paper_case k = {
+                    .x = hdo_paper_at(i), .reading = hdo_paper_reading_at(r), .quick = q == 1, .root = "x"};
                 for (int v = 0; v < k.x->n_variants; v++, n++) {
                     hdo_error e = {0};
                     hdo_status st = hdo_paper_config(&k, v, 7, c, &e);
                     if (st == HDO_OK) st = hdo_config_check(c, &e);
-                    if (st != HDO_OK) print_error("%s %s %s: %s\n", k.x->id, k.reading->name, k.x->variant[v].label, e.msg);
+                    if (st != HDO_OK)
+                        print_error("%s %s %s: %s\n", k.x->id, k.reading->name, k.x->variant[v].label, e.msg);
                     assert_int_equal(st, HDO_OK);
                     assert_int_equal(c->seed, 7);
                     assert_true(hdo_paper_cost(c) > 0.0);
@@ -92,14 +95,17 @@ static void fake(const hdo_paper_case *k, int variant, int seed, shape s) {
     assert_true(hdo_paper_dir(k, variant, seed, dir, sizeof dir));
     assert_int_equal(hdo__dir_create(dir, NULL), HDO_OK);
     for (int i = 0; i < points; i++) {
-        double x = 10.0 * i, loss = s.a + s.b * exp(-x / s.tau) + (i % 2 == 0 ? s.zigzag : -s.zigzag) + s.noise * (seed - 1);
+        double x = 10.0 * i,
+               loss = s.a + s.b * exp(-x / s.tau) + (i % 2 == 0 ? s.zigzag : -s.zigzag) + s.noise * (seed - 1);
         len += (size_t)snprintf(text + len, sizeof text - len,
-                                "{\"step\": %d, \"val/loss_mean\": %.17g, \"val/acc_mean\": %.17g, \"val/loss_std\": %.17g, \"consensus/gamma\": 1}\n",
+                                "{\"step\": %d, \"val/loss_mean\": %.17g, \"val/acc_mean\": %.17g, \"val/loss_std\": "
+                                "%.17g, \"consensus/gamma\": 1}\n",
                                 10 * i, loss, 1.0 - loss / 10.0, s.b * exp(-x / s.tau) * (1.0 + 0.01 * seed));
     }
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     assert_int_equal(hdo__file_write(path, text, len, NULL), HDO_OK);
-    len = (size_t)snprintf(text, sizeof text, "{\"outcome\": \"%s\", \"seed\": %d}", s.diverges > 0 ? "diverged" : "completed", seed);
+    len = (size_t)snprintf(text, sizeof text, "{\"outcome\": \"%s\", \"seed\": %d}",
+                           s.diverges > 0 ? "diverged" : "completed", seed);
     snprintf(path, sizeof path, "%s/summary.json", dir);
     assert_int_equal(hdo__file_write(path, text, len, NULL), HDO_OK);
 }
@@ -166,7 +172,10 @@ static void test_paper_verdicts(void **state) {
     snprintf(root, sizeof root, "%s/verdicts", folder);
     hdo_paper_case k = case_of("e2", "text", root);
     /* 1 FO bad; 24 FO fast at first, then worse; 256 ZO and the hybrid better at the end, equal to each other */
-    const shape s[] = {{1.0, 1.0, 100, 0, 0.01, 0}, {0.5, 1.0, 30, 0, 0.01, 0}, {0.4, 1.5, 80, 0, 0.01, 0}, {0.4, 1.5, 80, 0, -0.01, 0}};
+    const shape s[] = {{1.0, 1.0, 100, 0, 0.01, 0},
+                       {0.5, 1.0, 30, 0, 0.01, 0},
+                       {0.4, 1.5, 80, 0, 0.01, 0},
+                       {0.4, 1.5, 80, 0, -0.01, 0}};
     for (int v = 0; v < 4; v++) {
         for (int seed = 0; seed < 3; seed++) fake(&k, v, seed, s[v]);
     }
@@ -191,7 +200,8 @@ static void test_paper_verdicts_of_diverged_runs(void **state) {
     char root[128];
     snprintf(root, sizeof root, "%s/diverged", folder);
     hdo_paper_case k = case_of("e7", "text", root);
-    const shape fine = {0.2, 2.0, 40, 0, 0.001, 0}, slow = {0.22, 2.0, 80, 0, 0.001, 0}, lost = {2.0, 2.0, 100, 0, 0, 7};
+    const shape fine = {0.2, 2.0, 40, 0, 0.001, 0}, slow = {0.22, 2.0, 80, 0, 0.001, 0},
+                lost = {2.0, 2.0, 100, 0, 0, 7};
     for (int seed = 0; seed < 3; seed++) {
         fake(&k, 0, seed, fine);
         fake(&k, 2, seed, slow);
@@ -219,9 +229,10 @@ static void test_paper_verdicts_of_diverged_runs(void **state) {
 /* ---- stored runs and their evaluation ---- */
 
 static void small_config(hdo_config *c) {
-    static const char yaml[] = "model: logistic\ndata: {name: synthetic, classes: 4, features: 6, train: 400, val: 200, separation: 2.0}\n"
-                               "steps: 30\nthreads: 1\npopulation:\n  fo: {count: 2, estimator: fo, lr: 0.1, batch: 4}\n"
-                               "  zo: {count: 2, estimator: forward-law, rv: 8, lr: 0.1, batch: 4}\n";
+    static const char yaml[] =
+        "model: logistic\ndata: {name: synthetic, classes: 4, features: 6, train: 400, val: 200, separation: 2.0}\n"
+        "steps: 30\nthreads: 1\npopulation:\n  fo: {count: 2, estimator: fo, lr: 0.1, batch: 4}\n"
+        "  zo: {count: 2, estimator: forward-law, rv: 8, lr: 0.1, batch: 4}\n";
     hdo_config_default(c);
     assert_int_equal(hdo_config_load_text(c, "small", yaml, strlen(yaml), NULL), HDO_OK);
 }
@@ -282,9 +293,12 @@ static void test_paper_stored_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paper_configurations),  cmocka_unit_test(test_paper_folders),
-        cmocka_unit_test(test_paper_claims_know_their_curves), cmocka_unit_test(test_paper_verdicts),
-        cmocka_unit_test(test_paper_verdicts_of_diverged_runs), cmocka_unit_test(test_paper_stored_runs),
+        cmocka_unit_test(test_paper_configurations),
+        cmocka_unit_test(test_paper_folders),
+        cmocka_unit_test(test_paper_claims_know_their_curves),
+        cmocka_unit_test(test_paper_verdicts),
+        cmocka_unit_test(test_paper_verdicts_of_diverged_runs),
+        cmocka_unit_test(test_paper_stored_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

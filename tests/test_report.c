@@ -43,15 +43,17 @@ static void fake_run(const char *name, int seed, int points, double base, double
     size_t len = 0;
     assert_int_equal(hdo__dir_create(in_folder(name), NULL), HDO_OK);
     for (int i = 0; i < points; i++) {
-        len += (size_t)snprintf(text + len, sizeof text - len,
-                                "{\"step\": %d, \"val/loss_mean\": %.17g, \"bytes_exchanged\": %d, \"time\": {\"wall\": %d}}\n", 10 * i,
-                                base + slope * 10.0 * i, 100 * i * (seed + 1), i);
+        len += (size_t)snprintf(
+            text + len, sizeof text - len,
+            "{\"step\": %d, \"val/loss_mean\": %.17g, \"bytes_exchanged\": %d, \"time\": {\"wall\": %d}}\n", 10 * i,
+            base + slope * 10.0 * i, 100 * i * (seed + 1), i);
     }
     snprintf(path, sizeof path, "%s/%s/metrics.jsonl", folder, name);
     assert_int_equal(hdo__file_write(path, text, len, NULL), HDO_OK);
     if (outcome == NULL) return;
-    len = (size_t)snprintf(text, sizeof text, "{\"outcome\": \"%s\", \"seed\": %d, \"steps\": %d, \"final\": {\"val_loss_mean\": %g}}", outcome,
-                           seed, 10 * (points - 1), base + slope * 10.0 * (points - 1));
+    len = (size_t)snprintf(text, sizeof text,
+                           "{\"outcome\": \"%s\", \"seed\": %d, \"steps\": %d, \"final\": {\"val_loss_mean\": %g}}",
+                           outcome, seed, 10 * (points - 1), base + slope * 10.0 * (points - 1));
     snprintf(path, sizeof path, "%s/%s/summary.json", folder, name);
     assert_int_equal(hdo__file_write(path, text, len, NULL), HDO_OK);
 }
@@ -118,11 +120,15 @@ static void test_report_compare_at_equal_bytes(void **state) {
     double x;
     fake_run("one/seed-0", 0, 11, 1.0, -0.001, "completed"); /* 1000 bytes at step 100 */
     fake_run("two/seed-1", 1, 11, 1.0, -0.001, "completed"); /* 1000 bytes at step 50 */
-    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "bytes_exchanged", -1.0, &d, &x, &e), HDO_OK);
+    assert_int_equal(
+        hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "bytes_exchanged", -1.0, &d, &x, &e),
+        HDO_OK);
     assert_true(x == 1000.0 && fabs(d.a - 0.9) < 1e-12 && fabs(d.b - 0.95) < 1e-12);
-    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", 40.0, &d, &x, &e), HDO_OK);
+    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", 40.0, &d, &x, &e),
+                     HDO_OK);
     assert_true(fabs(d.diff) < 1e-12);
-    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", 400.0, &d, &x, &e), HDO_E_DATA);
+    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", 400.0, &d, &x, &e),
+                     HDO_E_DATA);
 }
 
 static void test_report_figure_files(void **state) {
@@ -132,6 +138,9 @@ static void test_report_figure_files(void **state) {
     hdo_figure f = {.title = "a, b", .x_label = hdo_axis_label("step"), .y_label = "loss", .curves = &c, .n_curves = 1};
     f.y_max = hdo_figure_clip(&c, 1);
     assert_true(f.y_max > 1.0 && f.y_max < 50.0);
+    double rising[] = {0.1, 0.5, 0.9};
+    hdo_curve acc = {.n_runs = 1, .n_points = 3, .x = x, .mean = rising, .se = z};
+    assert_true(hdo_figure_clip(&acc, 1) == 0.0);
     assert_string_equal(hdo_axis_label("no/such"), "no/such");
     assert_int_equal(hdo_figure_write(&f, in_folder("figs/f"), 0, NULL), HDO_OK);
     char *text;
@@ -213,7 +222,8 @@ static void test_report_sweep_points(void **state) {
     hdo_sweep_destroy(more);
     free(c);
     static const char *const bad[] = {"lr", "=1", "lr=", "lr=1,,2", "lr=2:1", "lr=0:1:log", "lr=1:2:cube", "lr=a:b"};
-    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) assert_int_equal(hdo_sweep_axis_parse(bad[k], &a[0], &e), HDO_E_CONFIG);
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
+        assert_int_equal(hdo_sweep_axis_parse(bad[k], &a[0], &e), HDO_E_CONFIG);
 }
 
 static void test_report_sweep_rungs(void **state) {
@@ -229,10 +239,10 @@ static void test_report_sweep_rungs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_report_student_known_values),   cmocka_unit_test(test_report_difference_paired_and_welch),
-        cmocka_unit_test(test_report_bundle_and_curve),       cmocka_unit_test(test_report_compare_at_equal_bytes),
-        cmocka_unit_test(test_report_figure_files),           cmocka_unit_test(test_report_page_is_self_contained),
-        cmocka_unit_test(test_report_sweep_points),           cmocka_unit_test(test_report_sweep_rungs),
+        cmocka_unit_test(test_report_student_known_values), cmocka_unit_test(test_report_difference_paired_and_welch),
+        cmocka_unit_test(test_report_bundle_and_curve),     cmocka_unit_test(test_report_compare_at_equal_bytes),
+        cmocka_unit_test(test_report_figure_files),         cmocka_unit_test(test_report_page_is_self_contained),
+        cmocka_unit_test(test_report_sweep_points),         cmocka_unit_test(test_report_sweep_rungs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -23,24 +23,28 @@ typedef struct hdo_eval_options {
 } hdo_eval_options;
 
 typedef struct hdo_evaluation {
-    char kind[16];    /* "run", "checkpoint", "weights" */
-    int64_t step, n;  /* of a run or checkpoint: steps done, nodes; -1 otherwise */
+    char kind[16];   /* "run", "checkpoint", "weights" */
+    int64_t step, n; /* of a run or checkpoint: steps done, nodes; -1 otherwise */
     int64_t d, samples;
     double loss, accuracy; /* accuracy NaN when the model has none */
     int classes;
-    int64_t count[HDO_EVAL_CLASSES_MAX];   /* samples of every class */
+    int64_t count[HDO_EVAL_CLASSES_MAX]; /* samples of every class */
     int64_t correct[HDO_EVAL_CLASSES_MAX];
     int64_t *confusion; /* (classes, classes): true class, predicted class; NULL without */
     char note[2048];    /* weights: tensors that were not found, or had no place */
 } hdo_evaluation;
 
-/* The configuration a stored model belongs to: of a run folder, or of the run folder a checkpoint lies in. HDO_E_DATA when
- * source is neither (foreign weights: the caller says which model). */
+/* The configuration a stored model belongs to: of a run folder, or of the run folder a checkpoint lies in. HDO_E_DATA
+ * when source is neither (foreign weights: the caller says which model). */
 HDO_API hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e);
 
 /* source: a run folder, a checkpoint, or a weights file. c names model and data. */
 HDO_API hdo_status hdo_evaluate(const hdo_config *c, const char *source, const hdo_eval_options *o, hdo_evaluation *out,
                                 hdo_error *e);
 HDO_API void hdo_evaluation_clear(hdo_evaluation *v);
+
+/* Writes the model of one node of a run or checkpoint, or the mean of all (HDO_EVAL_MEAN), as a safetensors file with
+ * PyTorch's tensor names. */
+HDO_API hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e);
 
 #endif

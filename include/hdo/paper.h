@@ -27,6 +27,7 @@ typedef struct hdo_paper_variant { /* one curve */
 typedef struct hdo_paper_figure {
     const char *name, *metric, *title;
     bool log_y;
+    const char *minus; /* a variant: draw the difference to it, seed by seed */
 } hdo_paper_figure;
 
 typedef struct hdo_paper_search { /* the paper's search interval of one setting */
@@ -88,12 +89,12 @@ typedef enum hdo_verdict { HDO_UNDECIDED, HDO_HOLDS, HDO_FAILS } hdo_verdict;
 HDO_API const char *hdo_verdict_text(hdo_verdict v); /* "undecided", "holds", "does not hold" */
 
 typedef struct hdo_claim_result { /* one part of a claim on one experiment */
-    int claim;            /* 1 .. 7 */
-    const char *text;     /* what is claimed */
-    const char *quantity; /* what was compared: "val/loss_mean, last tenth" */
+    int claim;                    /* 1 .. 7 */
+    const char *text;             /* what is claimed */
+    const char *quantity;         /* what was compared: "val/loss_mean, last tenth" */
     hdo_verdict verdict;
-    hdo_difference d;     /* a - b; for one-sided statements about one curve b is the limit */
-    char note[160];       /* diverged, not run, where curves cross, ... */
+    hdo_difference d; /* a - b; for one-sided statements about one curve b is the limit */
+    char note[160];   /* diverged, not run, where curves cross, ... */
 } hdo_claim_result;
 
 enum { HDO_CLAIM_PARTS_MAX = 32 };
@@ -107,7 +108,8 @@ HDO_API hdo_verdict hdo_claim_verdict(const hdo_claim_result *r, int n, int clai
 
 /* ---- results ---- */
 
-/* Draws the figures of the case into its folder (figures/ID-NAME.svg, ...). x: the axis, "step" unless you want another. */
+/* Draws the figures of the case into its folder (figures/ID-NAME.svg, ...). x: the axis, "step" unless you want
+ * another. */
 HDO_API hdo_status hdo_paper_figures(const hdo_paper_case *k, const char *x, unsigned formats, hdo_error *e);
 
 /* Writes claims.json, claims.md and runs.md (final figures of every variant) into the folder of the case. */

@@ -17,10 +17,10 @@ enum { HDO_SWEEP_AXES = 8, HDO_SWEEP_VALUES = 64, HDO_SWEEP_POINTS = 4096, HDO_S
 
 typedef struct hdo_sweep_axis {
     char key[96];
-    int n;                              /* values of a grid; 0: an interval */
+    int n; /* values of a grid; 0: an interval */
     char value[HDO_SWEEP_VALUES][32];
     double lo, hi;
-    bool log, whole;                    /* of an interval: evenly in the logarithm; whole numbers only */
+    bool log, whole; /* of an interval: evenly in the logarithm; whole numbers only */
 } hdo_sweep_axis;
 
 /* "key=a,b,c" (grid), "key=lo:hi", "key=lo:hi:log" (interval; whole numbers if both ends are written as such). */
@@ -48,8 +48,8 @@ typedef struct hdo_sweep_rung {
     int64_t until; /* steps, warm-up included */
     int keep;      /* points that are run so far */
 } hdo_sweep_rung;
-/* Successive halving with a factor of three: all points for a while, the best third for three times as long, ...; the last
- * rung is the whole run. Fewer rungs where the first would be shorter than least steps. Returns how many. */
+/* Successive halving with a factor of three: all points for a while, the best third for three times as long, ...; the
+ * last rung is the whole run. Fewer rungs where the first would be shorter than least steps. Returns how many. */
 HDO_API int hdo_sweep_rungs(int n_points, int64_t total, int64_t least, hdo_sweep_rung out[HDO_SWEEP_RUNGS]);
 
 /* Points from best to worst: those that got further first, then by score; diverged ones last. larger: a larger score is

@@ -11,19 +11,9 @@
 #define HDO_BENCH_BENCH_INTERNAL_H
 
 #include "bench/bench_flops.h"
+#include "bench/limits.h"
 #include "hdo/bench.h"
 #include "run/run_internal.h"
-
-typedef struct hdo_limits { /* one thread; see simd_limits.c */
-    void (*fma)(int64_t rounds, float *sink);                         /* rounds * HDO_FMA_FLOPS operations in registers */
-    void (*triad)(size_t n, const float *b, const float *c, float *a); /* a = b + 3 c, stores past the cache if it can */
-} hdo_limits;
-enum { HDO_FMA_VECTORS = 12, HDO_FMA_LANES = 8, HDO_FMA_FLOPS = 2 * HDO_FMA_VECTORS * HDO_FMA_LANES };
-
-extern const hdo_limits hdo__limits_portable;
-#ifdef HDO_HAVE_AVX2_BUILD
-extern const hdo_limits hdo__limits_avx2;
-#endif
 
 typedef struct hdo_bench hdo_bench;
 typedef struct hdo_bench_case hdo_bench_case;

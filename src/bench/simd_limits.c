@@ -5,9 +5,8 @@
  * cycles at two operations a cycle and fit the sixteen registers. Compiled once per instruction set, see base/simd.h;
  * the portable triad stores through the cache, which costs a third more traffic than is counted.
  */
-#include "bench/bench_internal.h"
-
 #include "base/simd.h"
+#include "bench/limits.h"
 
 #ifdef __AVX2__
 #include <immintrin.h>

@@ -43,7 +43,9 @@ static const uint8_t *row_of(const byteset *b, int64_t i) {
 
 /* One plane shifted by (dy, dx), black outside, mirrored if flip. Output pixel (y, x) shows source
  * (y + dy, x' + dx) with x' = x, or w - 1 - x when flipped. */
-static void lookup_moved(const uint8_t *src, const float *t, int h, int w, int dy, int dx, bool flip, float *dst) {
+static void move(const byteset *b, int c, const uint8_t *src, int dy, int dx, bool flip, float *dst) {
+    const int h = b->ds.shape[1], w = b->ds.shape[2];
+    const float *t = b->table[c];
     const int from = dx < 0 ? -dx : 0, to = dx > 0 ? (dx < w ? w - dx : 0) : w; /* x' in [from, to) lies inside */
     for (int y = 0; y < h; y++, dst += w) {
         const int sy = y + dy;
@@ -58,7 +60,7 @@ static void lookup_moved(const uint8_t *src, const float *t, int h, int w, int d
             for (int x = to; x < w; x++) dst[w - 1 - x] = t[0];
         } else {
             for (int x = 0; x < from; x++) dst[x] = t[0];
-            for (int x = from; x < to; x++) dst[x] = t[line[x + dx]];
+            hdo__simd()->pixels((size_t)(to - from), line + from + dx, b->mean[c], b->sd[c], dst + from);
             for (int x = to; x < w; x++) dst[x] = t[0];
         }
     }
@@ -77,8 +79,8 @@ static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_s
                    int32_t *label) {
     const byteset *b = (const byteset *)ds;
     (void)tok;
-    const int channels = ds->shape[0], h = ds->shape[1], w = ds->shape[2];
-    const size_t plane = (size_t)h * (size_t)w;
+    const int channels = ds->shape[0];
+    const size_t plane = (size_t)ds->shape[1] * (size_t)ds->shape[2];
     for (int k = 0; k < n; k++) {
         assert(idx[k] >= 0 && idx[k] < ds->count);
         const uint8_t *src = row_of(b, idx[k]);
@@ -101,7 +103,7 @@ static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_s
         int dx = (int)(((uint64_t)r[1] * (2 * PAD + 1)) >> 32) - PAD;
         bool flip = (r[2] >> 31) != 0;
         for (int c = 0; c < channels; c++) {
-            lookup_moved(src + (size_t)c * plane, b->table[c], h, w, dy, dx, flip, dst + (size_t)c * plane);
+            move(b, c, src + (size_t)c * plane, dy, dx, flip, dst + (size_t)c * plane);
         }
     }
 }

@@ -81,7 +81,9 @@ static hdo_status read_run(const char *dir, const char *x, const char *y, hdo_se
     return read_metrics(path, x, y, out, e);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 /* Sub-folders of dir that hold metrics.jsonl, sorted; the caller frees names and list. */
 static int list_runs(const char *dir, char ***out) {
@@ -169,7 +171,8 @@ static hdo_status average(hdo_curve *c, const hdo_bundle *b, hdo_error *e) {
     c->x = calloc((size_t)n + 1, sizeof(double));
     c->mean = calloc((size_t)n + 1, sizeof(double));
     c->se = calloc((size_t)n + 1, sizeof(double));
-    if (c->x == NULL || c->mean == NULL || c->se == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a curve");
+    if (c->x == NULL || c->mean == NULL || c->se == NULL)
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for a curve");
     for (int i = 0; i < n; i++) {
         double mean = 0.0, x = 0.0, var = 0.0;
         for (int k = 0; k < n_runs; k++) {

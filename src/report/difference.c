@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The difference of two groups of numbers, with Student's distribution: few seeds are the rule here, and with three of
- * them two standard errors are far from 95 %. Same seeds mean same start and same data order, so such values are compared
- * pair by pair.
+ * them two standard errors are far from 95 %. Same seeds mean same start and same data order, so such values are
+ * compared pair by pair.
  */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "hdo/report.h"
@@ -37,11 +38,14 @@ static double incomplete_beta(double a, double b, double x) {
     if (x <= 0.0) return 0.0;
     if (x >= 1.0) return 1.0;
     double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
-    return x < (a + 1.0) / (a + b + 2.0) ? front * beta_fraction(a, b, x) / a : 1.0 - front * beta_fraction(b, a, 1.0 - x) / b;
+    return x < (a + 1.0) / (a + b + 2.0) ? front * beta_fraction(a, b, x) / a
+                                         : 1.0 - front * beta_fraction(b, a, 1.0 - x) / b;
 }
 
 /* P(|T| > t). */
-static double two_sided(double t, double dof) { return incomplete_beta(0.5 * dof, 0.5, dof / (dof + t * t)); }
+static double two_sided(double t, double dof) {
+    return incomplete_beta(0.5 * dof, 0.5, dof / (dof + t * t));
+}
 
 double hdo_student_quantile(double p, double dof) {
     double lo = 0.0, hi = 1.0, tail = 2.0 * (1.0 - p);
@@ -66,7 +70,8 @@ static double mean_of(const double *v, int n, double *se) {
 }
 
 /* Fills pair[] with a - b of every a, if the seeds are the same and different among themselves. */
-static bool pair_up(const double *a, const int64_t *sa, int na, const double *b, const int64_t *sb, int nb, double *pair) {
+static bool pair_up(const double *a, const int64_t *sa, int na, const double *b, const int64_t *sb, int nb,
+                    double *pair) {
     if (sa == NULL || sb == NULL || na != nb || na < 2) return false;
     for (int i = 0; i < na; i++) {
         int found = -1, times = 0;
@@ -82,9 +87,10 @@ static bool pair_up(const double *a, const int64_t *sa, int na, const double *b,
     return true;
 }
 
-hdo_difference hdo_compare_values(const double *a, const int64_t *seed_a, int n_a, const double *b, const int64_t *seed_b,
-                                  int n_b) {
-    hdo_difference d = {.n_a = n_a, .n_b = n_b, .low = (double)NAN, .high = (double)NAN, .t = (double)NAN, .p = (double)NAN};
+hdo_difference hdo_compare_values(const double *a, const int64_t *seed_a, int n_a, const double *b,
+                                  const int64_t *seed_b, int n_b) {
+    hdo_difference d = {
+        .n_a = n_a, .n_b = n_b, .low = (double)NAN, .high = (double)NAN, .t = (double)NAN, .p = (double)NAN};
     if (n_a < 1 || n_b < 1) return d;
     double dof = 0.0, *pair = malloc((size_t)n_a * sizeof *pair);
     d.a = mean_of(a, n_a, &d.a_se);
@@ -150,5 +156,62 @@ hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const char *me
     free(seed);
     hdo_bundle_clear(&a);
     hdo_bundle_clear(&b);
+    return st;
+}
+
+static const hdo_series *of_seed(const hdo_bundle *g, int64_t seed) {
+    for (int k = 0; k < g->n_runs; k++) {
+        if (g->run[k].seed == seed && seed >= 0) return &g->run[k];
+    }
+    return NULL;
+}
+
+/* Mean and standard error of the differences at the points of the first run, as far as all runs go. */
+static hdo_status subtract(hdo_curve *out, const hdo_bundle *a, const hdo_bundle *b, hdo_error *e) {
+    int pairs = 0, longest = 0;
+    for (int k = 0; k < a->n_runs; k++) {
+        pairs += of_seed(b, a->run[k].seed) != NULL;
+        longest = a->run[k].n > longest ? a->run[k].n : longest;
+    }
+    if (pairs == 0) return hdo__fail(e, HDO_E_DATA, "'%s' and '%s' have no seed in common", a->label, b->label);
+    out->x = calloc((size_t)longest + 1, sizeof(double));
+    out->mean = calloc((size_t)longest + 1, sizeof(double));
+    out->se = calloc((size_t)longest + 1, sizeof(double));
+    if (out->x == NULL || out->mean == NULL || out->se == NULL)
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for a curve");
+    for (int i = 0; i < longest; i++) {
+        double sum = 0.0, sum2 = 0.0;
+        for (int k = 0; k < a->n_runs; k++) {
+            const hdo_series *r = of_seed(b, a->run[k].seed);
+            if (r == NULL) continue;
+            double x = i < a->run[k].n ? a->run[k].x[i] : (double)NAN;
+            double d = isnan(x) ? x : a->run[k].y[i] - hdo_series_at(r, x);
+            sum += d;
+            sum2 += d * d;
+            out->x[i] = x;
+        }
+        if (!isfinite(sum)) break;
+        double var = pairs > 1 ? (sum2 - sum * sum / pairs) / (pairs - 1) : 0.0;
+        out->mean[i] = sum / pairs;
+        out->se[i] = var > 0.0 ? sqrt(var / pairs) : 0.0;
+        out->n_points = i + 1;
+    }
+    out->n_runs = pairs;
+    return HDO_OK;
+}
+
+hdo_status hdo_curve_difference(hdo_curve *out, const char *dir, const char *reference, const char *x, const char *y,
+                                hdo_error *e) {
+    hdo_bundle a, b = {0};
+    *out = (hdo_curve){0};
+    hdo_status st = hdo_bundle_load(&a, dir, x, y, e);
+    if (st == HDO_OK) st = hdo_bundle_load(&b, reference, x, y, e);
+    if (st == HDO_OK) {
+        memcpy(out->label, a.label, sizeof out->label);
+        st = subtract(out, &a, &b, e);
+    }
+    hdo_bundle_clear(&a);
+    hdo_bundle_clear(&b);
+    if (st != HDO_OK) hdo_curve_clear(out);
     return st;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Figures through gnuplot: data in a .csv, drawing in a .gp beside it, so that anyone can restyle a figure without us.
- * Colours are Okabe and Ito's set (readable by colour-blind people); lines also differ in dash and point, for grey print.
+ * Colours are Okabe and Ito's set (readable by colour-blind people); lines also differ in dash and point, for grey
+ * print.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,7 +22,8 @@
 
 extern char **environ;
 
-static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442"};
+static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                      "#E69F00", "#56B4E9", "#000000", "#F0E442"};
 enum { N_COLOURS = 8 };
 
 void hdo__text_open(hdo_text *t) {
@@ -33,7 +35,8 @@ hdo_status hdo__text_save(hdo_text *t, const char *path, hdo_error *e) {
     if (t->f == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", path);
     bool bad = ferror(t->f) != 0;
     fclose(t->f);
-    hdo_status st = bad ? hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", path) : hdo__file_write(path, t->p, t->len, e);
+    hdo_status st =
+        bad ? hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", path) : hdo__file_write(path, t->p, t->len, e);
     free(t->p);
     return st;
 }
@@ -77,10 +80,13 @@ static void put_curves(FILE *f, const hdo_figure *fig, const char *csv, bool ban
         const char *colour = colours[k % N_COLOURS];
         if (k > 0) fputs(", \\\n     ", f);
         if (bands && fig->curves[k].n_runs > 1) {
-            fprintf(f, "'%s' index %d skip 1 using 2:5:6 with filledcurves fc rgb '%s' fs transparent solid 0.2 noborder notitle, \\\n     ",
+            fprintf(f,
+                    "'%s' index %d skip 1 using 2:5:6 with filledcurves fc rgb '%s' fs transparent solid 0.2 noborder "
+                    "notitle, \\\n     ",
                     csv, k, colour);
         }
-        fprintf(f, "'%s' index %d skip 1 using 2:3 with lines lw 2 dt %d lc rgb '%s' title '", csv, k, k % 5 + 1, colour);
+        fprintf(f, "'%s' index %d skip 1 using 2:3 with lines lw 2 dt %d lc rgb '%s' title '", csv, k, k % 5 + 1,
+                colour);
         hdo__gnuplot_label(f, fig->curves[k].label);
         fputs("'", f);
     }
@@ -88,7 +94,9 @@ static void put_curves(FILE *f, const hdo_figure *fig, const char *csv, bool ban
 }
 
 static void put_frame(FILE *f, const hdo_figure *fig) {
-    fputs("set datafile separator ','\nset datafile missing 'nan'\nset key top right\nset border 3\nset tics nomirror\nset grid lc rgb '#dddddd'\n", f);
+    fputs("set datafile separator ','\nset datafile missing 'nan'\nset key top right\nset border 3\nset tics "
+          "nomirror\nset grid lc rgb '#dddddd'\n",
+          f);
     if (fig->title != NULL) {
         fputs("set title '", f);
         hdo__gnuplot_label(f, fig->title);
@@ -108,7 +116,8 @@ static void put_frame(FILE *f, const hdo_figure *fig) {
     }
 }
 
-void hdo__gnuplot_each(FILE *f, const char *name, unsigned formats, void (*draw)(FILE *f, const void *ctx), const void *ctx) {
+void hdo__gnuplot_each(FILE *f, const char *name, unsigned formats, void (*draw)(FILE *f, const void *ctx),
+                       const void *ctx) {
     static const struct {
         unsigned bit;
         const char *terminal, *ext;
@@ -153,14 +162,18 @@ hdo_status hdo__gnuplot_call(const char *base, hdo_error *e) {
     snprintf(script, sizeof script, "%s.gp", slash != NULL ? slash + 1 : base);
     snprintf(dir, sizeof dir, "%.*s", slash != NULL ? (int)(slash - base) : 1, slash != NULL ? base : ".");
     /* A shell only to change the folder: spawn cannot do that portably. */
-    char *argv[] = {(char *)"sh", (char *)"-c", (char *)"cd \"$1\" && exec gnuplot \"$2\"", (char *)"sh", dir, script, NULL};
+    char *argv[] = {(char *)"sh", (char *)"-c", (char *)"cd \"$1\" && exec gnuplot \"$2\"", (char *)"sh", dir,
+                    script,       NULL};
     pid_t pid;
     int rc = posix_spawnp(&pid, "sh", NULL, NULL, argv, environ), status = 0;
     if (rc != 0) return hdo__fail(e, HDO_E_FAILED, "cannot start gnuplot: %s", strerror(rc));
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return HDO_OK;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-        return hdo__fail(e, HDO_E_FAILED, "gnuplot is not installed (Debian: apt-get install gnuplot-nox); '%s.gp' and '%s.csv' are written", base, base);
+        return hdo__fail(
+            e, HDO_E_FAILED,
+            "gnuplot is not installed (Debian: apt-get install gnuplot-nox); '%s.gp' and '%s.csv' are written", base,
+            base);
     }
     return hdo__fail(e, HDO_E_FAILED, "gnuplot could not draw '%s.gp'; run it by hand to see why", base);
 }
@@ -201,7 +214,7 @@ double hdo_figure_clip(const hdo_curve *curves, int n) {
             top = fmax(top, y);
         }
     }
-    return start > 0.0 && top > 2.0 * start ? 1.5 * start : 0.0;
+    return start > 0.0 && top > 1.0 && top > 2.0 * start ? 1.5 * start : 0.0; /* up to 1: accuracies, which rise */
 }
 
 const char *hdo_axis_label(const char *metric) {

@@ -14,12 +14,13 @@ typedef struct hdo_text { /* text that grows in memory and becomes a file */
 void hdo__text_open(hdo_text *t);
 hdo_status hdo__text_save(hdo_text *t, const char *path, hdo_error *e); /* closes and frees */
 
-void hdo__gnuplot_label(FILE *f, const char *s); /* inside quotes */
-void hdo__csv_label(FILE *f, const char *s);     /* one field */
-const char *hdo__gnuplot_name(const char *base);                      /* without the folder */
-hdo_status hdo__gnuplot_prepare(const char *base, hdo_error *e);      /* the folder of base exists */
+void hdo__gnuplot_label(FILE *f, const char *s);                 /* inside quotes */
+void hdo__csv_label(FILE *f, const char *s);                     /* one field */
+const char *hdo__gnuplot_name(const char *base);                 /* without the folder */
+hdo_status hdo__gnuplot_prepare(const char *base, hdo_error *e); /* the folder of base exists */
 /* Draws once for every format: terminal and output file, then draw. */
-void hdo__gnuplot_each(FILE *f, const char *name, unsigned formats, void (*draw)(FILE *f, const void *ctx), const void *ctx);
-hdo_status hdo__gnuplot_call(const char *base, hdo_error *e);         /* runs base.gp in its folder */
+void hdo__gnuplot_each(FILE *f, const char *name, unsigned formats, void (*draw)(FILE *f, const void *ctx),
+                       const void *ctx);
+hdo_status hdo__gnuplot_call(const char *base, hdo_error *e); /* runs base.gp in its folder */
 
 #endif

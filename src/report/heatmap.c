@@ -58,8 +58,11 @@ typedef struct map_ctx {
 static void draw(FILE *f, const void *ctx) {
     const map_ctx *c = ctx;
     const char *matrix = "matrix rowheaders columnheaders";
-    fprintf(f, "plot '%s' %s using 1:2:3 with image notitle, \\\n     '%s' %s using 1:2:(sprintf('%%.4g', $3)) with labels "
-               "tc rgb '#ffffff' font ',10' notitle\n", c->csv, matrix, c->csv, matrix);
+    fprintf(
+        f,
+        "plot '%s' %s using 1:2:3 with image notitle, \\\n     '%s' %s using 1:2:(sprintf('%%.4g', $3)) with labels "
+        "tc rgb '#ffffff' font ',10' notitle\n",
+        c->csv, matrix, c->csv, matrix);
 }
 
 hdo_status hdo_heatmap_write(const hdo_heatmap *h, const char *base, unsigned formats, hdo_error *e) {
@@ -76,7 +79,8 @@ hdo_status hdo_heatmap_write(const hdo_heatmap *h, const char *base, unsigned fo
     snprintf(csv, sizeof csv, "%s.csv", name);
     hdo__text_open(&t);
     if (t.f != NULL) {
-        fprintf(t.f, "# gnuplot %s.gp draws this figure again, in this folder\nset datafile separator ','\nunset key\n", name);
+        fprintf(t.f, "# gnuplot %s.gp draws this figure again, in this folder\nset datafile separator ','\nunset key\n",
+                name);
         put_text(t.f, "title", h->title);
         put_text(t.f, "xlabel", h->x_label);
         put_text(t.f, "ylabel", h->y_label);

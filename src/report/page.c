@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Self-contained HTML: style, tables and figures in one file, nothing from the network, readable without scripts. Figures
- * are gnuplot's SVG, put into the page as they are.
+ * Self-contained HTML: style, tables and figures in one file, nothing from the network, readable without scripts.
+ * Figures are gnuplot's SVG, put into the page as they are.
  */
 #include "report/page.h"
 
@@ -31,21 +31,27 @@ void hdo__page_text(FILE *f, const char *s) {
 
 void hdo__page_begin(FILE *f, const char *title) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-          "content=\"width=device-width, initial-scale=1\">\n<title>", f);
+          "content=\"width=device-width, initial-scale=1\">\n<title>",
+          f);
     hdo__page_text(f, title);
     fputs("</title>\n<style>\n"
-          "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}\n"
+          "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 "
+          "1rem;color:#222;background:#fff}\n"
           "h1,h2,h3{line-height:1.2}table{border-collapse:collapse;margin:1rem 0;font-size:.9em}\n"
           "th,td{border-bottom:1px solid #ddd;padding:.25rem .6rem;text-align:left;vertical-align:top}\n"
           "td.n{text-align:right;font-variant-numeric:tabular-nums}.figures{display:flex;flex-wrap:wrap;gap:1rem}\n"
-          ".figures svg{flex:1 1 26rem;height:auto;max-width:100%}pre{background:#f6f6f6;padding:.6rem;overflow:auto;font-size:.8em}\n"
+          ".figures svg{flex:1 1 "
+          "26rem;height:auto;max-width:100%}pre{background:#f6f6f6;padding:.6rem;overflow:auto;font-size:.8em}\n"
           ".holds{color:#00664b;font-weight:600}.fails{color:#a23b00;font-weight:600}.undecided{color:#555}\n"
-          "</style></head><body>\n<h1>", f);
+          "</style></head><body>\n<h1>",
+          f);
     hdo__page_text(f, title);
     fputs("</h1>\n", f);
 }
 
-void hdo__page_end(FILE *f) { fputs("</body></html>\n", f); }
+void hdo__page_end(FILE *f) {
+    fputs("</body></html>\n", f);
+}
 
 void hdo__page_svg(FILE *f, const char *path) {
     char *text;
@@ -80,7 +86,8 @@ typedef struct sums {
 } sums;
 
 static void add_run(const json_t *o, hdo_group_figures *g, sums *s) {
-    const char *outcome = json_string_value(json_object_get(o, "outcome")), *model = json_string_value(json_object_get(o, "model"));
+    const char *outcome = json_string_value(json_object_get(o, "outcome")),
+               *model = json_string_value(json_object_get(o, "model"));
     const json_t *final = json_object_get(o, "final"), *oracle = json_object_get(o, "oracle");
     g->finished += outcome != NULL && strcmp(outcome, "stopped") != 0;
     g->diverged += outcome != NULL && strcmp(outcome, "diverged") == 0;
@@ -92,7 +99,7 @@ static void add_run(const json_t *o, hdo_group_figures *g, sums *s) {
     g->backward += number(oracle, "backward");
     g->jvp += number(oracle, "jvp");
     g->bytes += number(o, "bytes_exchanged");
-    if (!isfinite(loss)) return;
+    if (!isfinite(loss) || (outcome != NULL && strcmp(outcome, "diverged") == 0)) return; /* no final figures */
     double acc = number(final, "val_acc_mean");
     s->loss += loss;
     s->loss2 += loss * loss;
@@ -130,7 +137,8 @@ hdo_status hdo__group_read(const char *dir, hdo_group_figures *g, hdo_error *e) 
         }
         if (d != NULL) closedir(d);
     }
-    if (g->runs == 0) return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no metrics.jsonl, nor has any folder in it", dir);
+    if (g->runs == 0)
+        return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no metrics.jsonl, nor has any folder in it", dir);
     g->loss = s.loss / s.n;
     g->loss_se = error_of(s.loss, s.loss2, s.n);
     g->acc = s.acc / s.n;
@@ -149,12 +157,17 @@ static void put_cell(FILE *f, const char *format, double v) {
 }
 
 static void put_table(FILE *f, const char *const *dirs, const hdo_group_figures *g, int n) {
-    fputs("<h2>Final figures</h2>\n<table><tr><th>runs</th><th>seeds</th><th>outcome</th><th>steps</th><th>loss</th><th>&plusmn;</th>"
-          "<th>accuracy</th><th>mean model</th><th>consensus</th><th>forward</th><th>backward</th><th>MB</th><th>time (s)</th></tr>\n", f);
+    fputs("<h2>Final "
+          "figures</h2>\n<table><tr><th>runs</th><th>seeds</th><th>outcome</th><th>steps</th><th>loss</"
+          "th><th>&plusmn;</th>"
+          "<th>accuracy</th><th>mean model</th><th>consensus</th><th>forward</th><th>backward</th><th>MB</th><th>time "
+          "(s)</th></tr>\n",
+          f);
     for (int k = 0; k < n; k++) {
         fputs("<tr><td>", f);
         hdo__page_text(f, dirs[k]);
-        fprintf(f, "</td><td class=\"n\">%d</td><td>%s", g[k].runs, g[k].finished < g[k].runs ? "running or stopped" : "completed");
+        fprintf(f, "</td><td class=\"n\">%d</td><td>%s", g[k].runs,
+                g[k].finished < g[k].runs ? "running or stopped" : "completed");
         if (g[k].diverged > 0) fprintf(f, ", %d diverged", g[k].diverged);
         fputs("</td>", f);
         put_cell(f, "%.0f", g[k].steps);
@@ -186,7 +199,8 @@ static bool draw(const char *const *dirs, int n, const char *x, const char *y, b
             hdo_curve_clear(&c[have]);
         }
     }
-    hdo_figure fig = {.x_label = hdo_axis_label(x), .y_label = hdo_axis_label(y), .log_y = log_y, .curves = c, .n_curves = have};
+    hdo_figure fig = {
+        .x_label = hdo_axis_label(x), .y_label = hdo_axis_label(y), .log_y = log_y, .curves = c, .n_curves = have};
     if (!log_y) fig.y_max = hdo_figure_clip(c, have);
     bool ok = have > 0 && hdo_figure_write(&fig, base, HDO_FORMAT_SVG, NULL) == HDO_OK;
     for (int k = 0; k < have; k++) hdo_curve_clear(&c[k]);
@@ -220,7 +234,8 @@ static void put_figures(FILE *f, const char *const *dirs, int n, const char *x) 
     fputs(any ? "</div>\n" : "</div><p>No figures: gnuplot is not installed, or the runs have no curves.</p>\n", f);
 }
 
-hdo_status hdo_report_write(const char *const *dirs, int n, const char *title, const char *x, const char *path, hdo_error *e) {
+hdo_status hdo_report_write(const char *const *dirs, int n, const char *title, const char *x, const char *path,
+                            hdo_error *e) {
     hdo_group_figures *g = calloc((size_t)n, sizeof *g);
     hdo_status st = g == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory") : hdo__gnuplot_prepare(path, e);
     for (int k = 0; k < n && st == HDO_OK; k++) st = hdo__group_read(dirs[k], &g[k], e);

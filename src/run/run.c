@@ -226,16 +226,15 @@ static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
 }
 
 /* Nodes that come back with a fresh model get the common start again. */
-static hdo_status churn(hdo_run *r, hdo_error *e) {
+static void churn(hdo_run *r) {
     int n = hdo__churn_step(&r->churn, r->step, r->returned);
-    hdo_status st = HDO_OK;
-    for (int k = 0; k < n && r->churn.fresh && st == HDO_OK; k++) {
+    size_t len = r->objective->d + r->objective->n_buf;
+    for (int k = 0; k < n && r->fresh != NULL; k++) {
         int i = r->returned[k] - r->rows.first;
         if (i < 0 || i >= r->rows.count) continue;
-        st = r->objective->ops->init(r->objective, (uint64_t)r->config.seed, r->rows.X + (size_t)i * r->rows.ld);
+        memcpy(r->rows.X + (size_t)i * r->rows.ld, r->fresh, len * sizeof(float));
         if (r->momentum != NULL) memset(r->momentum + (size_t)i * r->rows.ld, 0, r->objective->d * sizeof(float));
     }
-    return st == HDO_OK ? HDO_OK : hdo__fail(e, st, "a returning node could not get a fresh model");
 }
 
 /* Who steps: everybody, or in pairwise time the pair; less those that are away or too slow. */
@@ -277,8 +276,8 @@ static hdo_status one_step(hdo_run *r, hdo_error *e) {
     hdo_plan plan;
     hdo_status st = HDO_OK;
     if (hdo__run_wants_noise(r)) st = hdo__run_measure_noise(r, e);
-    if (st == HDO_OK && r->churn.active) st = churn(r, e);
     if (st != HDO_OK) return st;
+    churn(r);
     st = add_to_weighted_average(r, e);
     if (st != HDO_OK) return st;
     hdo__mixer_plan(&r->mixer, r->step, &plan); /* who meets */
@@ -582,7 +581,7 @@ void hdo_run_destroy(hdo_run *r) {
     if (r->trace_fd >= 0) close(r->trace_fd);
     for (int k = 0; k < r->n_classes; k++) hdo__schedule_clear(&r->classes[k].schedule);
     hdo__async_destroy(r->async);
-    hdo__free(r->start);
+    hdo__free(r->fresh);
     hdo__churn_clear(&r->churn);
     hdo__team_clear(&r->team);
     hdo__metrics_clear(&r->metrics);
@@ -601,6 +600,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r->returned);
     hdo__free(r->clock_s);
     hdo__free(r->y);
+    hdo__free(r->fresh);
     hdo__free(r->mine);
     hdo__free(r->peer);
     hdo__free(r);

@@ -48,6 +48,7 @@ struct hdo_run {
     hdo_class classes[HDO_CLASSES_MAX];
     hdo_mixer mixer;
     hdo_churn churn;
+    hdo_spectrum spectrum;
     hdo_metrics metrics;
     hdo_team team;
     hdo_sink *sinks[HDO_SINKS_MAX];
@@ -59,6 +60,7 @@ struct hdo_run {
     int64_t *batches; /* (count): batches node i has drawn so far */
     double *clock_s;  /* (n): simulated time of every node; NULL without a time model */
     float *y;         /* (ld): the weighted average y_t; NULL unless kept */
+    float *fresh;     /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
     int64_t step;
     int64_t interactions, bytes, forward, backward, jvp;
 

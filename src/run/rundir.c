@@ -92,6 +92,19 @@ static void put_async(hdo_json *j, const hdo_async_stats *s) {
     hdo__json_end(j, '}');
 }
 
+/* How fast mixing alone brings the nodes together (docs/topologies.md). */
+static void put_mixing(hdo_json *j, const hdo_run *r) {
+    const hdo_spectrum *s = &r->spectrum;
+    hdo__json_object(j, "mixing");
+    hdo__json_text(j, "kind", r->config.mixing.kind);
+    hdo__json_real(j, "lambda", s->lambda);
+    hdo__json_real(j, "lambda_error", s->error);
+    hdo__json_text(j, "how", hdo__spectrum_how_name(s->how));
+    hdo__json_real(j, "spectral_gap", s->gap);
+    hdo__json_int(j, "edges", s->edges);
+    hdo__json_end(j, '}');
+}
+
 char *hdo_run_summary(const hdo_run *r) {
     hdo_json j;
     char hex[65];
@@ -120,6 +133,7 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_int(&j, "backward", r->backward);
     hdo__json_int(&j, "jvp", r->jvp);
     hdo__json_end(&j, '}');
+    put_mixing(&j, r);
     hdo__json_int(&j, "bytes_exchanged", r->bytes);
     hdo_run_fingerprint(r, hex);
     hdo__json_text(&j, "params_sha256", hex);
@@ -182,6 +196,7 @@ static hdo_status write_manifest(const hdo_run *r, const char *path, const char 
     hdo__json_text(&j, "train_sha256", r->train != NULL ? r->train->sha256 : NULL);
     hdo__json_text(&j, "val_sha256", r->val != NULL ? r->val->sha256 : NULL);
     hdo__json_end(&j, '}');
+    put_mixing(&j, r);
     put_host(&j, r);
     hdo__json_end(&j, '}');
     hdo_status st = j.failed ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the manifest")
@@ -256,7 +271,14 @@ static hdo_status make_dir(hdo_run *r, const char *dir, bool force, const char *
         hdo__path_join(path, sizeof path, dir, "manifest.json");
         st = write_manifest(r, path, command_line, e);
     }
-    return st == HDO_OK ? hdo__run_open_logs(r, e) : st;
+    if (st == HDO_OK) st = hdo__run_open_logs(r, e);
+    if (st == HDO_OK && r->mixer.n > 1) {
+        char text[512];
+        hdo__spectrum_text(&r->mixer, &r->spectrum, text, sizeof text);
+        bool graph = strcmp(r->config.mixing.kind, "graph") == 0; /* elsewhere it is always the same: to the log only */
+        hdo__run_log(r, graph ? HDO_LOG_INFO : HDO_LOG_DEBUG, "%s", text);
+    }
+    return st;
 }
 
 typedef struct dir_note { /* from rank 0 to all */

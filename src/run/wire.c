@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/sha256.h"
+#include "objective/weights.h"
 #include "run/run_internal.h"
 
 static void warn(void *ctx, const char *message) { hdo__run_log(ctx, HDO_LOG_WARN, "%s", message); }
@@ -152,10 +153,13 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     bool timed = has_time_model(r), weighted = r->config.eval.weighted > 0.0;
     if (timed) r->clock_s = hdo__alloc((size_t)r->mixer.n * sizeof(double));
     if (weighted) r->y = hdo__alloc(r->rows.ld * sizeof(float));
+    bool fresh = r->churn.active && r->churn.fresh;
+    if (fresh) r->fresh = hdo__alloc(r->rows.ld * sizeof(float));
     bool checked = r->config.mpi.async && r->config.eval.trace;
     if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
     if (r->rows.X == NULL || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
         r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
+        (fresh && r->fresh == NULL) ||
         (checked && r->start == NULL) || r->own == NULL || r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
@@ -167,11 +171,36 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     return HDO_OK;
 }
 
-/* All nodes start at the same random point (HDO, section 3). */
+/* model.weights: tensors by name over the random start; says what was loaded, skipped and initialised. */
+static hdo_status load_weights(hdo_run *r, float *x, hdo_error *e) {
+    const char *path = r->config.model.weights;
+    hdo_weights_report report = {0};
+    hdo_tensors *t = NULL;
+    hdo_status st = hdo_tensors_open(&t, path, e);
+    if (st != HDO_OK) {
+        hdo__error_prefix(e, "model.weights");
+        return st;
+    }
+    st = hdo__weights_load(r->objective, t, r->train != NULL ? r->train->classes : 0, x, &report, e);
+    hdo_tensors_close(t);
+    if (st != HDO_OK) {
+        hdo__error_prefix(e, "model.weights: %s", path);
+        return st;
+    }
+    hdo__run_log(r, HDO_LOG_INFO, "weights from %s: %d tensors loaded (%zu numbers), %d initialised, %d skipped%s%s", path,
+                 report.loaded, report.numbers, report.initialised, report.skipped, report.text[0] != '\0' ? "\n" : "",
+                 report.text);
+    return HDO_OK;
+}
+
+/* All nodes start at the same random point (HDO, section 3), or from a file of weights. */
 static hdo_status init_models(hdo_run *r, hdo_error *e) {
     hdo_status st = r->objective->ops->init(r->objective, (uint64_t)r->config.seed, r->rows.X);
     if (st != HDO_OK) return hdo__fail(e, st, "the initial model could not be made");
+    if (r->config.model.weights[0] != '\0') st = load_weights(r, r->rows.X, e);
+    if (st != HDO_OK) return st;
     size_t len = r->objective->d + r->objective->n_buf;
+    if (r->fresh != NULL) memcpy(r->fresh, r->rows.X, len * sizeof(float));
     for (int i = 1; i < r->rows.count; i++) memcpy(r->rows.X + (size_t)i * r->rows.ld, r->rows.X, len * sizeof(float));
     return HDO_OK;
 }
@@ -186,12 +215,14 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     r->rows = (hdo_rows){.ld = (len + line - 1) / line * line, .first = r->transport->first, .count = r->transport->count};
     r->rows.len = r->config.model.buffers.id == HDO_BUFFERS_PRIVATE ? r->objective->d : len;
     st = wire_classes(r, e);
-    if (st == HDO_OK) st = hdo__mixer_init(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n, r->config.warmup, e);
+    if (st == HDO_OK) st = hdo__mixer_init_placed(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n,
+                                                   (int)r->config.population[0].count, r->config.warmup, e);
     if (st == HDO_OK) st = hdo__churn_init(&r->churn, &r->config, (int)n, e);
     if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, r->transport, e);
     if (st == HDO_OK) st = wire_memory(r, e);
     if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->rows, e);
     if (st == HDO_OK) st = init_models(r, e);
+    if (st == HDO_OK) st = hdo__mixer_spectrum(&r->mixer, &r->spectrum);
     if (st == HDO_OK) st = hdo__run_check_mpi(r, e);
     return st;
 }

@@ -36,8 +36,7 @@ static const char *const claims[] = {
     "a hybrid population beats each of its parts, after a first phase led by the first-order nodes",
     "small learning rates are smooth; 0.5 oscillates and is slower",
     "fewer random vectors converge more slowly and fluctuate more",
-    "the spread of losses over nodes goes to zero for every mix, more first-order nodes converge faster, and zeroth-order "
-    "nodes alone reach a similar final loss",
+    "the spread of losses over nodes goes to zero, more FO nodes are faster, ZO nodes alone reach a similar final loss",
 };
 
 #define END 0.9, 1.0
@@ -97,7 +96,9 @@ static const row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0], N_CLAIMS = sizeof claims / sizeof claims[0], RUNS_MAX = 256 };
 
-const char *hdo_claim_text(int claim) { return claim >= 1 && claim <= N_CLAIMS ? claims[claim - 1] : NULL; }
+const char *hdo_claim_text(int claim) {
+    return claim >= 1 && claim <= N_CLAIMS ? claims[claim - 1] : NULL;
+}
 
 const char *hdo_verdict_text(hdo_verdict v) {
     return v == HDO_HOLDS ? "holds" : v == HDO_FAILS ? "does not hold" : "undecided";
@@ -146,7 +147,7 @@ static void measure(const hdo_bundle *b, const row *r, double end, sample *out) 
     out->n = out->diverged = 0;
     for (int k = 0; k < b->n_runs && out->n < RUNS_MAX; k++) {
         const hdo_series *s = &b->run[k];
-        double v = s->diverged ? (double)NAN
+        double v = s->diverged           ? (double)NAN
                    : r->kind == ROUGHER  ? roughness(s, lo, hi)
                    : r->kind == VANISHES ? decay(s, lo, hi)
                                          : window_mean(s, lo, hi);
@@ -159,7 +160,9 @@ static void measure(const hdo_bundle *b, const row *r, double end, sample *out) 
 
 /* ---- verdicts ---- */
 
-static bool accuracy(const hdo_paper_case *k) { return strstr(k->x->figure[0].metric, "acc") != NULL; }
+static bool accuracy(const hdo_paper_case *k) {
+    return strstr(k->x->figure[0].metric, "acc") != NULL;
+}
 
 static const char *metric_of(const hdo_paper_case *k, const row *r) {
     if (r->kind == VANISHES) return "val/loss_std";
@@ -236,7 +239,8 @@ static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_c
     if (a->diverged == 0 && b->diverged == 0) return false;
     int len = snprintf(out->note, sizeof out->note, "diverged: %d of %d (%s)", a->diverged, a->diverged + a->n, r->a);
     if (b->diverged > 0 && len > 0 && (size_t)len < sizeof out->note) {
-        snprintf(out->note + len, sizeof out->note - (size_t)len, ", %d of %d (%s)", b->diverged, b->diverged + b->n, r->b);
+        snprintf(out->note + len, sizeof out->note - (size_t)len, ", %d of %d (%s)", b->diverged, b->diverged + b->n,
+                 r->b);
     }
     bool a_all = a->n == 0 && a->diverged > 0, b_all = b->n == 0 && b->diverged > 0;
     bool a_worse = r->kind == SLOWER || r->kind == ROUGHER; /* the claim is that a is the worse one */
@@ -257,7 +261,8 @@ static hdo_status load(const hdo_paper_case *k, const char *label, const char *m
     char dir[HDO_PATH_MAX];
     for (int v = 0; v < k->x->n_variants && label != NULL; v++) {
         if (strcmp(k->x->variant[v].label, label) != 0) continue;
-        return hdo_paper_dir(k, v, -1, dir, sizeof dir) ? hdo_bundle_load(out, dir, "step", metric, NULL) : HDO_E_CONFIG;
+        return hdo_paper_dir(k, v, -1, dir, sizeof dir) ? hdo_bundle_load(out, dir, "step", metric, NULL)
+                                                        : HDO_E_CONFIG;
     }
     *out = (hdo_bundle){0};
     return label == NULL ? HDO_OK : HDO_E_CONFIG;

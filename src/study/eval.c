@@ -39,7 +39,9 @@ static int64_t newest(const char *dir) {
     for (struct dirent *ent; d != NULL && (ent = readdir(d)) != NULL;) {
         long long s;
         int end = 0;
-        if (sscanf(ent->d_name, "step-%lld.safetensors%n", &s, &end) == 1 && end > 0 && ent->d_name[end] == '\0' && s > best) best = s;
+        if (sscanf(ent->d_name, "step-%lld.safetensors%n", &s, &end) == 1 && end > 0 && ent->d_name[end] == '\0' &&
+            s > best)
+            best = s;
     }
     if (d != NULL) closedir(d);
     return best;
@@ -50,10 +52,12 @@ hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
     if (strlen(source) >= HDO_PATH_MAX) return hdo__fail(e, HDO_E_CONFIG, "the name '%.100s...' is too long", source);
     if (is_folder(source)) {
         snprintf(path, sizeof path, "%s/config.yaml", source);
-        if (!hdo__path_exists(path)) return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no config.yaml", source);
+        if (!hdo__path_exists(path))
+            return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no config.yaml", source);
     } else { /* RUN/checkpoints/step-N.safetensors */
         const char *slash = strrchr(source, '/');
-        snprintf(path, sizeof path, "%.*s/../config.yaml", slash != NULL ? (int)(slash - source) : 1, slash != NULL ? source : ".");
+        snprintf(path, sizeof path, "%.*s/../config.yaml", slash != NULL ? (int)(slash - source) : 1,
+                 slash != NULL ? source : ".");
         if (!hdo__path_exists(path)) return hdo__fail(e, HDO_E_DATA, "'%s' does not lie in a run folder", source);
     }
     hdo_config_default(c);
@@ -75,12 +79,16 @@ static bool read_at(int fd, void *buf, size_t len, uint64_t off) {
 }
 
 /* One row of params (n, len), or the mean of all. */
-static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t node, const char *path, float *x, hdo_error *e) {
+static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t node, const char *path, float *x,
+                            hdo_error *e) {
     int64_t n = t->dim[0], first = node >= 0 ? node : 0, last = node >= 0 ? node + 1 : n;
-    if (node >= n) return hdo__fail(e, HDO_E_CONFIG, "there is no node %lld: '%s' holds %lld of them, from 0", (long long)node, path, (long long)n);
+    if (node >= n)
+        return hdo__fail(e, HDO_E_CONFIG, "there is no node %lld: '%s' holds %lld of them, from 0", (long long)node,
+                         path, (long long)n);
     float *row = malloc(len * sizeof *row);
     double *sum = calloc(len, sizeof *sum);
-    hdo_status st = row == NULL || sum == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the models of '%s'", path) : HDO_OK;
+    hdo_status st =
+        row == NULL || sum == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the models of '%s'", path) : HDO_OK;
     for (int64_t i = first; i < last && st == HDO_OK; i++) {
         if (!read_at(fd, row, len * sizeof *row, t->off + (uint64_t)i * len * sizeof *row)) {
             st = hdo__fail(e, HDO_E_DATA, "reading '%s' failed", path);
@@ -94,7 +102,8 @@ static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t 
     return st;
 }
 
-static hdo_status load_checkpoint(const hdo_objective *f, const char *path, int64_t node, float *x, hdo_evaluation *out, hdo_error *e) {
+static hdo_status load_checkpoint(const hdo_objective *f, const char *path, int64_t node, float *x, hdo_evaluation *out,
+                                  hdo_error *e) {
     hdo_st_tensor *t;
     int n, fd;
     long long step = -1;
@@ -103,7 +112,8 @@ static hdo_status load_checkpoint(const hdo_objective *f, const char *path, int6
     const hdo_st_tensor *p = hdo__st_find(t, n, "params");
     size_t len = f->d + f->n_buf;
     if (p == NULL || strcmp(p->dtype, "F32") != 0 || p->n_dim != 2 || p->dim[1] != (int64_t)len) {
-        st = hdo__fail(e, HDO_E_DATA, "'%s' holds models of %lld numbers, but this one has %zu", path, p != NULL && p->n_dim == 2 ? (long long)p->dim[1] : 0, len);
+        st = hdo__fail(e, HDO_E_DATA, "'%s' holds models of %lld numbers, but this one has %zu", path,
+                       p != NULL && p->n_dim == 2 ? (long long)p->dim[1] : 0, len);
     } else {
         st = read_rows(fd, p, len, node, path, x, e);
         out->n = p->dim[0];
@@ -116,7 +126,8 @@ static hdo_status load_checkpoint(const hdo_objective *f, const char *path, int6
     return st;
 }
 
-static hdo_status load_weights(const hdo_objective *f, const char *path, int classes, float *x, hdo_evaluation *out, hdo_error *e) {
+static hdo_status load_weights(const hdo_objective *f, const char *path, int classes, float *x, hdo_evaluation *out,
+                               hdo_error *e) {
     hdo_tensors *t;
     hdo_status st = hdo_tensors_open(&t, path, e);
     if (st != HDO_OK) return st;
@@ -137,12 +148,13 @@ static bool holds_checkpoint(const char *path) {
     return yes;
 }
 
-static hdo_status load_model(const hdo_objective *f, const char *source, const hdo_eval_options *o, int classes, float *x,
-                             hdo_evaluation *out, hdo_error *e) {
+static hdo_status load_model(const hdo_objective *f, const char *source, const hdo_eval_options *o, int classes,
+                             float *x, hdo_evaluation *out, hdo_error *e) {
     char path[PATH_CAP];
     if (is_folder(source)) {
         int64_t step = newest(source);
-        if (step < 0) return hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint: a run that diverged at once keeps none", source);
+        if (step < 0)
+            return hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint: a run that diverged at once keeps none", source);
         snprintf(out->kind, sizeof out->kind, "run");
         snprintf(path, sizeof path, "%s/checkpoints/step-%09lld.safetensors", source, (long long)step);
         return load_checkpoint(f, path, o->node, x, out, e);
@@ -152,7 +164,8 @@ static hdo_status load_model(const hdo_objective *f, const char *source, const h
         return load_checkpoint(f, source, o->node, x, out, e);
     }
     snprintf(out->kind, sizeof out->kind, "weights");
-    if (o->node >= 0) return hdo__fail(e, HDO_E_CONFIG, "'%s' holds one model, so there is no node %lld", source, (long long)o->node);
+    if (o->node >= 0)
+        return hdo__fail(e, HDO_E_CONFIG, "'%s' holds one model, so there is no node %lld", source, (long long)o->node);
     return load_weights(f, source, classes, x, out, e);
 }
 
@@ -170,9 +183,9 @@ typedef struct pass {
     const piece *pieces;
     int classes;
     bool confusion;
-    double *loss;     /* (pieces) */
-    int64_t *hits;    /* (pieces, classes): how many look like c */
-    hdo_status st;    /* only failures are written */
+    double *loss;  /* (pieces) */
+    int64_t *hits; /* (pieces, classes): how many look like c */
+    hdo_status st; /* only failures are written */
 } pass;
 
 static void run_piece(void *ctx, int task, hdo_work *w) {
@@ -183,7 +196,11 @@ static void run_piece(void *ctx, int task, hdo_work *w) {
     float *in = hdo__arena_floats(w->arena, n * (size_t)p->ds->n_in);
     p->ds->ops->gather(p->ds, q->idx, q->size, NULL, in, (int32_t *)in, label);
     bool tokens = p->ds->vocab > 0;
-    hdo_batch b = {.size = q->size, .in = tokens ? NULL : in, .tok = tokens ? (const int32_t *)in : NULL, .label = label, .node = -1};
+    hdo_batch b = {.size = q->size,
+                   .in = tokens ? NULL : in,
+                   .tok = tokens ? (const int32_t *)in : NULL,
+                   .label = label,
+                   .node = -1};
     size_t ld = p->f->d + p->f->n_buf;
     int64_t *hits = p->hits + (size_t)task * (size_t)p->classes, left = q->size;
     hdo_status st = p->f->ops->evaluate(p->f, &b, p->x, ld, 1, w, &p->loss[task], &hits[q->label]);
@@ -199,7 +216,8 @@ static void run_piece(void *ctx, int task, hdo_work *w) {
     hdo__arena_rewind(w->arena, mark);
 }
 
-/* Sample numbers sorted by class, cut into pieces of at most `most`. Returns how many; -1: out of memory or a bad label. */
+/* Sample numbers sorted by class, cut into pieces of at most `most`. Returns how many; -1: out of memory or a bad
+ * label. */
 static int cut(const hdo_dataset *ds, int64_t samples, int most, int64_t *idx, piece **out, int64_t *count) {
     int n = 0;
     int64_t at = 0;
@@ -224,12 +242,18 @@ static hdo_status measure(const hdo_objective *f, const hdo_dataset *ds, const f
     int64_t *idx = malloc((size_t)samples * sizeof *idx);
     piece *pieces = NULL;
     int n = idx != NULL ? cut(ds, samples, f->eval_batch, idx, &pieces, out->count) : -1;
-    pass p = {.f = f, .ds = ds, .x = x, .pieces = pieces, .classes = ds->classes, .confusion = !o->no_confusion && f->has_accuracy};
+    pass p = {.f = f,
+              .ds = ds,
+              .x = x,
+              .pieces = pieces,
+              .classes = ds->classes,
+              .confusion = !o->no_confusion && f->has_accuracy};
     p.loss = calloc((size_t)(n > 0 ? n : 1), sizeof *p.loss);
     p.hits = calloc((size_t)(n > 0 ? n : 1) * C, sizeof *p.hits);
     out->confusion = calloc(C * C, sizeof *out->confusion);
     hdo_team team = {0};
-    size_t bytes = hdo__objective_work_bytes(f, f->eval_batch, 1) + hdo__arena_round(batch * (size_t)ds->n_in * sizeof(float)) +
+    size_t bytes = hdo__objective_work_bytes(f, f->eval_batch, 1) +
+                   hdo__arena_round(batch * (size_t)ds->n_in * sizeof(float)) +
                    hdo__arena_round(batch * sizeof(int32_t));
     hdo_status st = HDO_E_MEMORY;
     if (n >= 0 && p.loss != NULL && p.hits != NULL && out->confusion != NULL) {
@@ -261,37 +285,76 @@ static hdo_status measure(const hdo_objective *f, const hdo_dataset *ds, const f
     return st;
 }
 
-hdo_status hdo_evaluate(const hdo_config *c, const char *source, const hdo_eval_options *o, hdo_evaluation *out, hdo_error *e) {
-    hdo_dataset *train = NULL, *val = NULL;
-    hdo_objective *f = NULL;
-    float *x = NULL;
-    *out = (hdo_evaluation){.step = -1, .n = -1};
+typedef struct stored { /* a model taken out of its file, and the problem it belongs to */
+    hdo_dataset *train, *val;
+    hdo_objective *f;
+    float *x; /* (d + n_buf) */
+} stored;
+
+static void stored_close(stored *s) {
+    hdo__free(s->x);
+    hdo__objective_destroy(s->f);
+    hdo__dataset_destroy(s->train);
+    hdo__dataset_destroy(s->val);
+}
+
+static hdo_status stored_open(stored *s, const hdo_config *c, const char *source, const hdo_eval_options *o,
+                              hdo_evaluation *out, hdo_error *e) {
+    *s = (stored){0};
     const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
     if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", c->model.name);
-    if (!entry->needs_data) return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' has no data to be evaluated on", c->model.name);
+    if (!entry->needs_data)
+        return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' has no data to be evaluated on", c->model.name);
     if (!hdo__path_exists(source)) return hdo__fail(e, HDO_E_DATA, "'%s' does not exist", source);
-    hdo_status st = hdo__data_open(&c->data, &train, &val, e);
-    if (st == HDO_OK && train == NULL) st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", c->model.name);
-    hdo_problem p = {.config = c, .train = train, .val = val, .n = 1};
-    if (st == HDO_OK) st = entry->create(&p, &f, e);
-    if (st == HDO_OK && train->classes > HDO_EVAL_CLASSES_MAX) {
+    hdo_status st = hdo__data_open(&c->data, &s->train, &s->val, e);
+    if (st == HDO_OK && s->train == NULL)
+        st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", c->model.name);
+    hdo_problem p = {.config = c, .train = s->train, .val = s->val, .n = 1};
+    if (st == HDO_OK) st = entry->create(&p, &s->f, e);
+    if (st == HDO_OK) {
+        s->x = hdo__alloc((s->f->d + s->f->n_buf) * sizeof *s->x);
+        st = s->x == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the model")
+                          : s->f->ops->init(s->f, (uint64_t)c->seed, s->x);
+    }
+    if (st == HDO_OK) st = load_model(s->f, source, o, s->train->classes, s->x, out, e);
+    return st;
+}
+
+hdo_status hdo_evaluate(const hdo_config *c, const char *source, const hdo_eval_options *o, hdo_evaluation *out,
+                        hdo_error *e) {
+    stored s;
+    *out = (hdo_evaluation){.step = -1, .n = -1};
+    hdo_status st = stored_open(&s, c, source, o, out, e);
+    if (st == HDO_OK && s.train->classes > HDO_EVAL_CLASSES_MAX) {
         st = hdo__fail(e, HDO_E_UNSUPPORTED, "more than %d classes", HDO_EVAL_CLASSES_MAX);
     }
     if (st == HDO_OK) {
-        x = hdo__alloc((f->d + f->n_buf) * sizeof *x);
-        st = x == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the model") : f->ops->init(f, (uint64_t)c->seed, x);
+        out->d = (int64_t)s.f->d;
+        out->classes = s.train->classes;
+        st = measure(s.f, o->train ? s.train : s.val, s.x, o, out, e);
     }
-    if (st == HDO_OK) st = load_model(f, source, o, train->classes, x, out, e);
-    if (st == HDO_OK) {
-        out->d = (int64_t)f->d;
-        out->classes = train->classes;
-        st = measure(f, o->train ? train : val, x, o, out, e);
-    }
-    hdo__free(x);
-    hdo__objective_destroy(f);
-    hdo__dataset_destroy(train);
-    hdo__dataset_destroy(val);
+    stored_close(&s);
     if (st != HDO_OK) hdo_evaluation_clear(out);
+    return st;
+}
+
+hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e) {
+    stored s = {0};
+    hdo_evaluation about = {.step = -1, .n = -1};
+    hdo_eval_options o = {.node = node};
+    hdo_config *c = hdo__alloc(sizeof *c);
+    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
+    hdo_status st = hdo_stored_config(source, c, e);
+    if (st == HDO_OK) st = stored_open(&s, c, source, &o, &about, e);
+    if (st == HDO_OK) {
+        char step[32], which[32];
+        snprintf(step, sizeof step, "%lld", (long long)about.step);
+        snprintf(which, sizeof which, node == HDO_EVAL_MEAN ? "mean" : "%lld", (long long)node);
+        const char *notes[] = {"format", "pt", "model", c->model.name, "step", step, "node", which, NULL};
+        st = hdo__weights_save(s.f, s.x, notes, path, e);
+    }
+    stored_close(&s);
+    hdo__free(c);
     return st;
 }
 

@@ -59,7 +59,8 @@ static void restore_rates(hdo_config *c, const hdo_config *before) {
     for (int k = 0; k < c->n_classes; k++) number = number || c->population[k].lr.id != HDO_LR_BALANCED;
     for (int k = 0; k < c->n_classes && !number; k++) {
         for (int i = 0; i < before->n_classes; i++) {
-            if (strcmp(before->population[i].name, c->population[k].name) == 0) c->population[k].lr = before->population[i].lr;
+            if (strcmp(before->population[i].name, c->population[k].name) == 0)
+                c->population[k].lr = before->population[i].lr;
         }
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is made of the runs of a case: figures, a table of final figures, the table of claims; and of all cases together:
- * one page, and Markdown between two marks of a file that people write the rest of.
+ * What is made of the runs of a case: figures, a table of final figures, the table of claims; and of all cases
+ * together: one page, and Markdown between two marks of a file that people write the rest of.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,25 +18,41 @@ enum { PATH_CAP = HDO_PATH_MAX + 64, TEXT_MAX = 4 << 20 };
 
 /* ---- figures ---- */
 
-static hdo_status draw(const hdo_paper_case *k, const hdo_paper_figure *fig, const char *x, unsigned formats, hdo_error *e) {
-    char dir[HDO_PATH_MAX], base[PATH_CAP], title[160];
+static hdo_status load_curve(const hdo_paper_case *k, const hdo_paper_figure *fig, int v, const char *x,
+                             hdo_curve *out) {
+    char dir[HDO_PATH_MAX], reference[HDO_PATH_MAX];
+    if (!hdo_paper_dir(k, v, -1, dir, sizeof dir)) return HDO_E_CONFIG;
+    if (fig->minus == NULL) return hdo_curve_load(out, dir, x, fig->metric, NULL);
+    for (int r = 0; r < k->x->n_variants; r++) {
+        if (strcmp(k->x->variant[r].label, fig->minus) != 0) continue;
+        if (!hdo_paper_dir(k, r, -1, reference, sizeof reference)) return HDO_E_CONFIG;
+        return hdo_curve_difference(out, dir, reference, x, fig->metric, NULL);
+    }
+    return HDO_E_CONFIG;
+}
+
+static hdo_status draw(const hdo_paper_case *k, const hdo_paper_figure *fig, const char *x, unsigned formats,
+                       hdo_error *e) {
+    char dir[HDO_PATH_MAX], base[PATH_CAP + 64], title[160];
     int n = 0;
     hdo_curve *c = calloc((size_t)k->x->n_variants, sizeof *c);
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a figure");
     for (int v = 0; v < k->x->n_variants; v++) {
-        if (!hdo_paper_dir(k, v, -1, dir, sizeof dir) || hdo_curve_load(&c[n], dir, x, fig->metric, NULL) != HDO_OK) continue;
+        if (load_curve(k, fig, v, x, &c[n]) != HDO_OK) continue;
         snprintf(c[n].label, sizeof c[n].label, "%s", k->x->variant[v].label);
         n++;
     }
     snprintf(title, sizeof title, "%s (%s%s%s)", k->x->title, k->reading->name, k->quick ? ", quick" : "",
-             strcmp(k->x->id, "e3") == 0 && k->weights == NULL ? "; start not ImageNet" : "");
-    hdo_figure f = {.title = title, .x_label = hdo_axis_label(x), .y_label = hdo_axis_label(fig->metric), .log_y = fig->log_y,
-                    .curves = c, .n_curves = n};
-    if (!fig->log_y) f.y_max = hdo_figure_clip(c, n);
+             strcmp(k->x->id, "e3") == 0 ? "; start not ImageNet" : "");
+    hdo_figure f = {.title = title, .x_label = hdo_axis_label(x), .log_y = fig->log_y, .curves = c, .n_curves = n};
+    f.y_label = fig->minus != NULL ? fig->title : hdo_axis_label(fig->metric);
+    if (!fig->log_y && fig->minus == NULL) f.y_max = hdo_figure_clip(c, n);
+    if (fig->minus != NULL) f.y_max = 0.05; /* the interesting part: a few hundredths */
     hdo_status st = HDO_OK;
     if (n > 0 && hdo_paper_dir(k, -1, -1, dir, sizeof dir)) {
-        snprintf(base, sizeof base, "%.400s/figures/%s-%s", dir, k->x->id, fig->name);
-        st = hdo_figure_write(&f, base, formats, e);
+        snprintf(base, sizeof base, "%s/figures/%s-%s", dir, k->x->id, fig->name);
+        st = strlen(base) < HDO_PATH_MAX ? hdo_figure_write(&f, base, formats, e)
+                                         : hdo__fail(e, HDO_E_CONFIG, "the name '%.100s...' is too long", base);
     }
     for (int i = 0; i < n; i++) hdo_curve_clear(&c[i]);
     free(c);
@@ -62,7 +78,9 @@ static void put_number(FILE *f, double v, int digits) {
 }
 
 static void put_runs(FILE *f, const hdo_paper_case *k) {
-    fputs("| population | seeds | outcome | final loss | accuracy | mean model | CPU time (s) |\n|---|---|---|---|---|---|---|\n", f);
+    fputs("| population | seeds | outcome | final loss | accuracy | mean model | CPU time (s) "
+          "|\n|---|---|---|---|---|---|---|\n",
+          f);
     for (int v = 0; v < k->x->n_variants; v++) {
         char dir[HDO_PATH_MAX];
         hdo_group_figures g;
@@ -73,8 +91,7 @@ static void put_runs(FILE *f, const hdo_paper_case *k) {
         if (g.diverged < g.finished) fprintf(f, "%d completed", g.finished - g.diverged);
         fputs(" | ", f);
         put_number(f, g.loss, 4);
-        fputs(" +- ", f);
-        put_number(f, g.loss_se, 2);
+        if (isfinite(g.loss)) fprintf(f, " +- %.2g", g.loss_se);
         fputs(" | ", f);
         put_number(f, g.acc, 4);
         fputs(" | ", f);
@@ -144,7 +161,8 @@ hdo_status hdo_paper_tables(const hdo_paper_case *k, hdo_error *e) {
     hdo_claim_result r[HDO_CLAIM_PARTS_MAX];
     int n = 0;
     hdo_text t;
-    if (!hdo_paper_dir(k, -1, -1, dir, sizeof dir)) return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", k->root);
+    if (!hdo_paper_dir(k, -1, -1, dir, sizeof dir))
+        return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", k->root);
     hdo_status st = hdo__dir_create(dir, e);
     if (st == HDO_OK) st = hdo_paper_claims(k, r, &n, e);
     if (st != HDO_OK) return st;
@@ -174,7 +192,8 @@ static int each_case(const char *root, FILE *f, case_fn fn) {
     for (int i = 0; hdo_paper_at(i) != NULL; i++) {
         for (int q = 0; q < 2; q++) {
             for (int r = 0; hdo_paper_reading_at(r) != NULL; r++) {
-                hdo_paper_case k = {.x = hdo_paper_at(i), .reading = hdo_paper_reading_at(r), .quick = q == 1, .root = root};
+                hdo_paper_case k = {
+                    .x = hdo_paper_at(i), .reading = hdo_paper_reading_at(r), .quick = q == 1, .root = root};
                 char dir[HDO_PATH_MAX], path[PATH_CAP];
                 if (!hdo_paper_dir(&k, -1, -1, dir, sizeof dir)) continue;
                 snprintf(path, sizeof path, "%s/claims.json", dir);
@@ -219,10 +238,11 @@ static void put_file(FILE *f, const char *dir, const char *name) {
 static void put_case_markdown(FILE *f, const hdo_paper_case *k, const char *dir) {
     fprintf(f, "### %s, reading `%s`%s\n\n", k->x->title, k->reading->name, k->quick ? ", quick" : "");
     fprintf(f, "%s; %s. `hdo paper %s%s%s%s`\n\n", k->x->about, k->reading->about, k->x->id,
-            strcmp(k->reading->name, "text") != 0 ? " --reading " : "", strcmp(k->reading->name, "text") != 0 ? k->reading->name : "",
-            k->quick ? " --quick" : "");
+            strcmp(k->reading->name, "text") != 0 ? " --reading " : "",
+            strcmp(k->reading->name, "text") != 0 ? k->reading->name : "", k->quick ? " --quick" : "");
     for (int i = 0; i < HDO_PAPER_FIGURES && k->x->figure[i].name != NULL && !k->quick; i++) {
-        fprintf(f, "![%s](figures/%s-%s-%s.svg)\n", k->x->figure[i].title, k->x->id, k->reading->name, k->x->figure[i].name);
+        fprintf(f, "![%s](figures/%s-%s-%s.svg)\n", k->x->figure[i].title, k->x->id, k->reading->name,
+                k->x->figure[i].name);
     }
     fputs("\n", f);
     put_file(f, dir, "runs.md");
@@ -232,7 +252,9 @@ static void put_case_markdown(FILE *f, const hdo_paper_case *k, const char *dir)
 }
 
 static void put_markdown(FILE *f, const char *root) {
-    fputs("| claim | experiment | reading | verdict | parts that hold | do not | undecided |\n|---|---|---|---|---|---|---|\n", f);
+    fputs("| claim | experiment | reading | verdict | parts that hold | do not | undecided "
+          "|\n|---|---|---|---|---|---|---|\n",
+          f);
     each_case(root, f, put_overview_row);
     fputs("\n", f);
     each_case(root, f, put_case_markdown);
@@ -242,8 +264,8 @@ static void put_case_html(FILE *f, const hdo_paper_case *k, const char *dir) {
     hdo_claim_result r[HDO_CLAIM_PARTS_MAX];
     char path[PATH_CAP + 32];
     int n = 0;
-    fprintf(f, "<h2 id=\"%s-%s%s\">%s</h2>\n<p>%s; reading <b>%s</b>: %s%s</p>\n<div class=\"figures\">\n", k->x->id, k->reading->name,
-            k->quick ? "-quick" : "", k->x->title, k->x->about, k->reading->name, k->reading->about,
+    fprintf(f, "<h2 id=\"%s-%s%s\">%s</h2>\n<p>%s; reading <b>%s</b>: %s%s</p>\n<div class=\"figures\">\n", k->x->id,
+            k->reading->name, k->quick ? "-quick" : "", k->x->title, k->x->about, k->reading->name, k->reading->about,
             k->quick ? ". Quick: too short to judge claims." : ".");
     for (int i = 0; i < HDO_PAPER_FIGURES && k->x->figure[i].name != NULL; i++) {
         snprintf(path, sizeof path, "%s/figures/%s-%s.svg", dir, k->x->id, k->x->figure[i].name);
@@ -255,9 +277,13 @@ static void put_case_html(FILE *f, const hdo_paper_case *k, const char *dir) {
         for (int i = 0; i < n; i++) {
             const hdo_difference *d = &r[i].d;
             fprintf(f, "<tr><td>%d</td><td>%s</td><td class=\"%s\">%s</td><td>", r[i].claim, r[i].text,
-                    r[i].verdict == HDO_HOLDS ? "holds" : r[i].verdict == HDO_FAILS ? "fails" : "undecided", hdo_verdict_text(r[i].verdict));
+                    r[i].verdict == HDO_HOLDS   ? "holds"
+                    : r[i].verdict == HDO_FAILS ? "fails"
+                                                : "undecided",
+                    hdo_verdict_text(r[i].verdict));
             if (d->n_a > 0) {
-                fprintf(f, "%s: %.4g &plusmn; %.2g against %.4g &plusmn; %.2g, t = %.1f. ", r[i].quantity, d->a, d->a_se, d->b, d->b_se, d->t);
+                fprintf(f, "%s: %.4g &plusmn; %.2g against %.4g &plusmn; %.2g, t = %.1f. ", r[i].quantity, d->a,
+                        d->a_se, d->b, d->b_se, d->t);
             }
             hdo__page_text(f, r[i].note);
             fputs("</td></tr>\n", f);
@@ -276,8 +302,8 @@ static void put_case_html(FILE *f, const hdo_paper_case *k, const char *dir) {
 
 static void put_contents(FILE *f, const hdo_paper_case *k, const char *dir) {
     (void)dir;
-    fprintf(f, "<li><a href=\"#%s-%s%s\">%s, %s%s</a></li>\n", k->x->id, k->reading->name, k->quick ? "-quick" : "", k->x->title,
-            k->reading->name, k->quick ? ", quick" : "");
+    fprintf(f, "<li><a href=\"#%s-%s%s\">%s, %s%s</a></li>\n", k->x->id, k->reading->name, k->quick ? "-quick" : "",
+            k->x->title, k->reading->name, k->quick ? ", quick" : "");
 }
 
 static hdo_status copy_figures(const char *root, const char *to, hdo_error *e) {
@@ -321,7 +347,8 @@ static hdo_status write_between(const char *path, const char *part, hdo_error *e
     return hdo__text_save(&t, path, e);
 }
 
-hdo_status hdo_paper_report(const char *root, const char *html, const char *markdown, const char *svg_dir, hdo_error *e) {
+hdo_status hdo_paper_report(const char *root, const char *html, const char *markdown, const char *svg_dir,
+                            hdo_error *e) {
     hdo_status st = HDO_OK;
     if (each_case(root, NULL, NULL) == 0) {
         return hdo__fail(e, HDO_E_DATA, "'%s' holds no finished experiment; run one first: hdo paper e2 --quick", root);
@@ -335,7 +362,9 @@ hdo_status hdo_paper_report(const char *root, const char *html, const char *mark
             hdo__page_begin(t.f, "Hybrid decentralised optimisation: the paper's experiments");
             fputs("<ul>\n", t.f);
             each_case(root, t.f, put_contents);
-            fputs("</ul>\n<p>Verdicts are at 95 % confidence over seeds (Student, seeds compared in pairs), each part by itself.</p>\n", t.f);
+            fputs("</ul>\n<p>Verdicts are at 95 % confidence over seeds (Student, seeds compared in pairs), each part "
+                  "by itself.</p>\n",
+                  t.f);
             each_case(root, t.f, put_case_html);
             hdo__page_end(t.f);
         }
@@ -347,7 +376,8 @@ hdo_status hdo_paper_report(const char *root, const char *html, const char *mark
         if (t.f == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", markdown);
         put_markdown(t.f, root);
         fclose(t.f);
-        st = t.p != NULL ? write_between(markdown, t.p, e) : hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", markdown);
+        st = t.p != NULL ? write_between(markdown, t.p, e)
+                         : hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", markdown);
         free(t.p);
     }
     if (st == HDO_OK && svg_dir != NULL) st = copy_figures(root, svg_dir, e);

@@ -3,8 +3,8 @@
  * Points of a search and what becomes of them. Random points are addressed by (seed, point, axis): adding points never
  * changes those that were there.
  *
- * Successive halving (Jamieson and Talwalkar 2016) with factor 3: a run is paused by a checkpoint and taken up again, so
- * nothing is computed twice and schedules see the whole length from the start.
+ * Successive halving (Jamieson and Talwalkar 2016) with factor 3: a run is paused by a checkpoint and taken up again,
+ * so nothing is computed twice and schedules see the whole length from the start.
  */
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ static hdo_status parse_interval(const char *text, const char *colon, hdo_sweep_
     a->log = second != NULL && strcmp(second + 1, "log") == 0;
     if (!number(text, (size_t)(colon - text), &a->lo) || !number(rest, len, &a->hi) || !(a->lo <= a->hi) ||
         (second != NULL && !a->log) || (a->log && !(a->lo > 0.0))) {
-        return hdo__fail(e, HDO_E_CONFIG, "'%s': an interval is lo:hi or lo:hi:log with lo <= hi, and lo > 0 for log", text);
+        return hdo__fail(e, HDO_E_CONFIG, "'%s': an interval is lo:hi or lo:hi:log with lo <= hi, and lo > 0 for log",
+                         text);
     }
     a->whole = strcspn(text, ".eE") >= (size_t)(rest - text) + len;
     return HDO_OK;
@@ -56,7 +57,8 @@ hdo_status hdo_sweep_axis_parse(const char *text, hdo_sweep_axis *out, hdo_error
     for (;;) {
         size_t len = strcspn(p, ",");
         if (len == 0 || len >= sizeof out->value[0] || out->n == HDO_SWEEP_VALUES) {
-            return hdo__fail(e, HDO_E_CONFIG, "'%s': a list has 1 to %d values of at most 31 characters", text, HDO_SWEEP_VALUES);
+            return hdo__fail(e, HDO_E_CONFIG, "'%s': a list has 1 to %d values of at most 31 characters", text,
+                             HDO_SWEEP_VALUES);
         }
         memcpy(out->value[out->n], p, len);
         out->value[out->n++][len] = '\0';
@@ -82,15 +84,19 @@ static void draw_value(const hdo_sweep_axis *a, uint64_t seed, int point, int ax
     }
 }
 
-hdo_status hdo_sweep_create(hdo_sweep **out, const hdo_sweep_axis *axis, int n_axes, int random, uint64_t seed, hdo_error *e) {
+hdo_status hdo_sweep_create(hdo_sweep **out, const hdo_sweep_axis *axis, int n_axes, int random, uint64_t seed,
+                            hdo_error *e) {
     double points = random > 0 ? random : 1.0;
     *out = NULL;
-    if (n_axes < 1 || n_axes > HDO_SWEEP_AXES) return hdo__fail(e, HDO_E_CONFIG, "a search has 1 to %d axes, not %d", HDO_SWEEP_AXES, n_axes);
+    if (n_axes < 1 || n_axes > HDO_SWEEP_AXES)
+        return hdo__fail(e, HDO_E_CONFIG, "a search has 1 to %d axes, not %d", HDO_SWEEP_AXES, n_axes);
     for (int k = 0; k < n_axes && random == 0; k++) {
-        if (axis[k].n == 0) return hdo__fail(e, HDO_E_CONFIG, "'%s' is an interval: give --random N, or a list of values", axis[k].key);
+        if (axis[k].n == 0)
+            return hdo__fail(e, HDO_E_CONFIG, "'%s' is an interval: give --random N, or a list of values", axis[k].key);
         points *= axis[k].n;
     }
-    if (points > HDO_SWEEP_POINTS) return hdo__fail(e, HDO_E_CONFIG, "%.0f points are more than %d", points, HDO_SWEEP_POINTS);
+    if (points > HDO_SWEEP_POINTS)
+        return hdo__fail(e, HDO_E_CONFIG, "%.0f points are more than %d", points, HDO_SWEEP_POINTS);
     hdo_sweep *s = calloc(1, sizeof *s);
     size_t n = (size_t)points;
     if (s != NULL) {
@@ -133,7 +139,8 @@ void hdo_sweep_destroy(hdo_sweep *s) {
 
 hdo_status hdo_sweep_apply(const hdo_sweep *s, int point, hdo_config *c, hdo_error *e) {
     hdo_status st = HDO_OK;
-    for (int k = 0; k < s->n_axes && st == HDO_OK; k++) st = hdo_config_set(c, s->axis[k].key, s->value[point][k], HDO_FROM_FLAG, e);
+    for (int k = 0; k < s->n_axes && st == HDO_OK; k++)
+        st = hdo_config_set(c, s->axis[k].key, s->value[point][k], HDO_FROM_FLAG, e);
     return st;
 }
 
@@ -141,7 +148,8 @@ hdo_status hdo_sweep_apply(const hdo_sweep *s, int point, hdo_config *c, hdo_err
 
 int hdo_sweep_rungs(int n_points, int64_t total, int64_t least, hdo_sweep_rung out[HDO_SWEEP_RUNGS]) {
     int n = 1;
-    for (int64_t len = total / FACTOR, left = n_points / FACTOR; n < HDO_SWEEP_RUNGS && len >= least && left >= 1; n++) {
+    for (int64_t len = total / FACTOR, left = n_points / FACTOR; n < HDO_SWEEP_RUNGS && len >= least && left >= 1;
+         n++) {
         len /= FACTOR;
         left /= FACTOR;
     }
@@ -180,7 +188,8 @@ void hdo_sweep_order(const hdo_sweep *s, bool larger, int *order) {
     free(p);
 }
 
-hdo_status hdo_sweep_score(const char *dir, const char *metric, double *score, double *se, int64_t *steps, hdo_error *e) {
+hdo_status hdo_sweep_score(const char *dir, const char *metric, double *score, double *se, int64_t *steps,
+                           hdo_error *e) {
     hdo_bundle b;
     hdo_status st = hdo_bundle_load(&b, dir, "step", metric, e);
     if (st != HDO_OK) return st;
@@ -238,8 +247,14 @@ static hdo_status write_map(const hdo_sweep *s, const char *metric, bool larger,
         double *cell = &v[index_of(ay, s->value[p][1]) * ax->n + index_of(ax, s->value[p][0])];
         if (isnan(*cell) || (larger ? s->score[p] > *cell : s->score[p] < *cell)) *cell = s->score[p];
     }
-    hdo_heatmap h = {.x_label = ax->key, .y_label = ay->key, .value_label = metric, .nx = ax->n, .ny = ay->n, .x_name = nx,
-                     .y_name = ny, .value = v};
+    hdo_heatmap h = {.x_label = ax->key,
+                     .y_label = ay->key,
+                     .value_label = metric,
+                     .nx = ax->n,
+                     .ny = ay->n,
+                     .x_name = nx,
+                     .y_name = ny,
+                     .value = v};
     snprintf(base, sizeof base, "%s/heatmap", dir);
     hdo_status st = hdo_heatmap_write(&h, base, HDO_FORMAT_SVG | HDO_FORMAT_PNG | HDO_FORMAT_PDF, e);
     free(v);
