@@ -4,13 +4,14 @@
 #   make check-real  tests on the real data sets    make check-long  the long statistical suites
 #   make demo     the same, then the main job with a figure
 #   make bench    benchmarks       make asan     tests under AddressSanitizer and UBSan
+#   make bench-guard  instruction counts of small cases against the stored ones
 #   make format   clang-format     make install  PREFIX=/usr/local
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all demo check check-real check-long check-layers bench asan clang install format format-check lint deps clean
+.PHONY: all demo check check-real check-long check-layers bench bench-guard asan clang install format format-check lint deps clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -43,8 +44,12 @@ check-layers:
 
 bench: deps
 	@$(MAKE) --no-print-directory all
-	@ninja -C $(BUILD) benchmarks
 	@tools/run-benchmarks $(BUILD)
+
+# Instructions of small fixed cases against bench/guard.json: fails when one grew by more than 5%.
+bench-guard: deps
+	@$(MAKE) --no-print-directory all
+	@bench/guard --build $(BUILD)
 
 asan: deps
 	@test -d $(BUILD)-asan || $(MESON) setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true -Dwerror=true

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast rows move between two ranks: our exchange (chunks, non-blocking, tested) against one bare MPI_Sendrecv of the
- * same bytes. Both directions at once, as an exchange is. Run on 2 ranks:
+ * How fast rows move between two ranks: our exchange (chunks, non-blocking, tested) against one bare MPI_Sendrecv of
+ * the same bytes. Both directions at once, as an exchange is. Run on 2 ranks:
  *
  *     mpirun -n 2 bench_mpi_openmpi          mpiexec.mpich -n 2 bench_mpi_mpich
  *
@@ -26,8 +26,8 @@ static int by_value(const void *a, const void *b) {
 
 static void print(const char *what, size_t bytes, int reps, double *t) {
     qsort(t, (size_t)reps, sizeof *t, by_value);
-    printf("mpi_%s,%zu,mpi,1,%d,%.3e,%.3e,%.3e,0,%.3f\n", what, bytes, reps, t[reps / 2], t[reps / 10], t[reps * 9 / 10],
-           2e-9 * (double)bytes / t[reps / 2]);
+    printf("mpi_%s,%zu,mpi,1,%d,%.3e,%.3e,%.3e,0,%.3f\n", what, bytes, reps, t[reps / 2], t[reps / 10],
+           t[reps * 9 / 10], 2e-9 * (double)bytes / t[reps / 2]);
 }
 
 static void exchange(hdo_transport *t, hdo_rows *rows, int64_t step) {
@@ -83,8 +83,8 @@ static void one_size(size_t numbers, int reps) {
 }
 
 int main(void) {
-    one_size(7850, 400);     /* E2: softmax regression on MNIST */
-    one_size(266610, 100);   /* a small network */
-    one_size(11800000, 10);  /* ResNet18 */
+    one_size(7850, 400);    /* E2: softmax regression on MNIST */
+    one_size(266610, 100);  /* a small network */
+    one_size(11800000, 10); /* ResNet18 */
     return 0;
 }

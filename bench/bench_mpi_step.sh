@@ -3,9 +3,9 @@
 # Seconds a step: the simulator with 2 threads against 2 ranks with 1 thread each, in turns; and the speed of a fast rank
 # beside one that is 4 times slower, synchronous and asynchronous. Least of REPS runs. Prints CSV.
 #
-#   bench/bench_mpi_step.sh HDO [REPS]
+#   bench/bench_mpi_step.sh HDO [REPS [FIGURE.svg]]
 set -eu
-hdo=$(realpath "$1") reps=${2:-5}
+hdo=$(realpath "$1") reps=${2:-5} figure=${3:+$(realpath "$3")}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -15,7 +15,7 @@ least() { sort -g | head -1; }
 # shellcheck disable=SC2034  # used by name
 e2="e2 --population 24fo+256zo --eval-every 0 --max-steps 60"
 # shellcheck disable=SC2034
-cnn2="e4 --set model.name=cnn2 --population 2fo+6zo --eval-every 0 --max-steps 20"
+cnn2="e7 --population 2fo+6zo --eval-every 0 --set warmup=0 --max-steps 6"
 echo "bench,shape,backend,reps,least_s"
 for shape in e2 cnn2; do
     options=${!shape}
@@ -30,7 +30,7 @@ for shape in e2 cnn2; do
     for b in sim openmpi mpich; do echo "step,$shape,$b,$reps,$(least <"$shape.$b")"; done
 done
 # Two ranks; the second sleeps three times its step. What counts is the first one's speed.
-slow="demo --population 8fo+24zo --set population.zo.estimator=fd --set population.zo.rv=512 --eval-every 0 --max-steps 100"
+slow="demo --population 8fo+24zo --set population.zo.estimator=fd --set population.zo.rv=512 --eval-every 0 --max-steps 150"
 fast() { jq -r '.mpi.async.step_s_fastest'; }
 for _ in $(seq "$reps"); do
     # shellcheck disable=SC2086
@@ -45,3 +45,19 @@ done
 for k in sync sync-slow async async-slow; do
     for b in openmpi mpich; do echo "fast_rank,$k,$b,$reps,$(least <"$k.$b")"; done
 done
+
+[ -n "$figure" ] || exit 0
+best() { least <"$1.openmpi"; }
+printf '"all equal" %s %s\n"one rank 4 times slower" %s %s\n' "$(best sync)" "$(best async)" "$(best sync-slow)" "$(best async-slow)" >data
+gnuplot <<END
+set terminal svg size 560,360 font "sans,13"
+set output "$figure"
+set style data histograms
+set style fill solid 0.8 border -1
+set boxwidth 0.9
+set ylabel "milliseconds a step of the fast rank"
+set yrange [0:*]
+set grid y
+set key top left
+plot "data" using (1000*\$2):xtic(1) title "synchronous", "" using (1000*\$3) title "asynchronous"
+END

@@ -24,11 +24,25 @@ static const char help_text[] =
     "Example: hdo eval runs/a --node 0\n"
     "         hdo eval resnet18.safetensors --model resnet18 --data cifar10 --limit 1000 --json\n";
 
+static void put_text(const char *s) { /* a JSON string */
+    putchar('"');
+    for (; *s != '\0'; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\' || c < 0x20) {
+            printf("\\u%04x", c);
+        } else {
+            putchar(c);
+        }
+    }
+    putchar('"');
+}
+
 static void print_json(const hdo_evaluation *v, const hdo_config *c, const char *source, const char *split) {
-    printf("{\n  \"schema_version\": 1,\n  \"source\": \"%s\",\n  \"kind\": \"%s\",\n  \"model\": \"%s\",\n  \"data\": "
-           "\"%s\",\n"
-           "  \"split\": \"%s\",\n  \"d\": %lld,\n  \"samples\": %lld,\n  \"loss\": %.17g,\n",
-           source, v->kind, c->model.name, c->data.name, split, (long long)v->d, (long long)v->samples, v->loss);
+    printf("{\n  \"schema_version\": 1,\n  \"source\": ");
+    put_text(source);
+    printf(",\n  \"kind\": \"%s\",\n  \"model\": \"%s\",\n  \"data\": \"%s\",\n  \"split\": \"%s\",\n  \"d\": %lld,\n"
+           "  \"samples\": %lld,\n  \"loss\": %.17g,\n",
+           v->kind, c->model.name, c->data.name, split, (long long)v->d, (long long)v->samples, v->loss);
     if (isfinite(v->accuracy)) {
         printf("  \"accuracy\": %.17g,\n", v->accuracy);
     } else {

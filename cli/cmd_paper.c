@@ -104,11 +104,15 @@ static void print_claims(const hdo_paper_case *k) {
     }
     printf("\n%s%s, reading '%s'%s%s\n", s.bold, k->x->title, k->reading->name,
            k->quick ? " (quick: too short to judge)" : "", s.off);
-    for (int i = 0, claim = 0; i < n; i++) {
+    for (int i = 0, claim = -1; i < n; i++) {
         if (r[i].claim != claim) {
             claim = r[i].claim;
-            printf("claim %d %s%s%s: %s\n", claim, s.bold, hdo_verdict_text(hdo_claim_verdict(r, n, claim)), s.off,
-                   hdo_claim_text(claim));
+            if (claim == 0) {
+                printf("beyond the paper\n");
+            } else {
+                printf("claim %d %s%s%s: %s\n", claim, s.bold, hdo_verdict_text(hdo_claim_verdict(r, n, claim)), s.off,
+                       hdo_claim_text(claim));
+            }
         }
         const hdo_difference *d = &r[i].d;
         printf("  %s%-13s%s %s",

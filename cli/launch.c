@@ -2,9 +2,10 @@
  *
  * hdo run --engine mpi --np N: starts mpirun with the right flags and stands between it and the terminal.
  *
- * mpirun answers Ctrl-C by killing the ranks within a second, which is no time to save. So it runs in a process group of
- * its own, out of reach of the terminal, and the first Ctrl-C (or SIGTERM) becomes a SIGUSR1, which both Open MPI and
- * MPICH hand on to the ranks. To a rank SIGUSR1 means "save"; if the file named by HDO_MPI_STOP exists, "save and stop".
+ * mpirun answers Ctrl-C by killing the ranks within a second, which is no time to save. So it runs in a process group
+ * of its own, out of reach of the terminal, and the first Ctrl-C (or SIGTERM) becomes a SIGUSR1, which both Open MPI
+ * and MPICH hand on to the ranks. To a rank SIGUSR1 means "save"; if the file named by HDO_MPI_STOP exists, "save and
+ * stop".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +48,7 @@ static void build(args *a, bool open_mpi, const cli_launch *l, const char *self,
     a->n = 0;
     put(a, open_mpi ? "mpirun.openmpi" : "mpiexec.mpich");
     if (open_mpi) {
-        put(a, "-q"); /* its notes about exit codes and signals would come on top of ours */
+        put(a, "-q");        /* its notes about exit codes and signals would come on top of ours */
         put(a, "--bind-to"); /* by default two ranks are bound to a core each, with all their threads */
         put(a, "none");
         if (l->np > sysconf(_SC_NPROCESSORS_ONLN) && l->hostfile == NULL) put(a, "--oversubscribe");
@@ -82,8 +83,8 @@ static void run_child(args *a, bool open_mpi, const char *flavour) {
     execvp(a->v[0], a->v);
     a->v[0] = (char *)(uintptr_t)(open_mpi ? "mpirun" : "mpiexec.hydra");
     execvp(a->v[0], a->v);
-    fprintf(stderr, "hdo: error: engine mpi needs the launcher of %s (%s), which is not in the PATH: %s\n", flavour, a->v[0],
-            strerror(errno));
+    fprintf(stderr, "hdo: error: engine mpi needs the launcher of %s (%s), which is not in the PATH: %s\n", flavour,
+            a->v[0], strerror(errno));
     _exit(EXIT_ENGINE);
 }
 
@@ -113,8 +114,9 @@ static int guard(pid_t pid, const char *stop_file) {
 static int verdict(int status, const cli_launch *l) {
     if (g_stops > 0) return 128 + (int)g_stop;
     if (WIFEXITED(status) && WEXITSTATUS(status) < 128 && WEXITSTATUS(status) != SIGKILL) return WEXITSTATUS(status);
-    fprintf(stderr, "hdo: error: a rank was killed, and with it the job%s%s%s\n", l->dir != NULL ? "; if it saved a checkpoint, hdo run --resume " : "",
-            l->dir != NULL ? l->dir : "", l->dir != NULL ? " --engine mpi --np N continues from it" : "");
+    fprintf(stderr, "hdo: error: a rank was killed, and with it the job%s%s%s\n",
+            l->dir != NULL ? "; if it saved a checkpoint, hdo run --resume " : "", l->dir != NULL ? l->dir : "",
+            l->dir != NULL ? " --engine mpi --np N continues from it" : "");
     return EXIT_ENGINE;
 }
 

@@ -23,6 +23,7 @@ typedef struct worker {
     pid_t pid; /* 0: free */
     int fd, job;
     double share, start_s; /* part of its job that is done */
+    bool heard;
 } worker;
 
 typedef struct state {
@@ -30,6 +31,7 @@ typedef struct state {
     cli_job *jobs;
     int n, next, busy, ended, slots, threads, code;
     double cost, done_cost, start_s, shown_s;
+    double before; /* cost that was done before this command: says nothing about its speed */
     bool tty, live;
     worker w[WORKERS_MAX];
 } state;
@@ -163,9 +165,10 @@ static void show(state *s, bool force) {
     }
     char eta[32];
     double spent = now - s->start_s;
-    cli_clock_text(done > 0.0 ? spent / done * (s->cost - done) : 0.0, eta);
+    double fresh = done - s->before;
+    cli_clock_text(fresh > 0.0 ? spent / fresh * (s->cost - done) : 0.0, eta);
     fprintf(stderr, "%s%s: %d of %d runs done, %d running, %d%%  eta %s%s", s->tty ? "\r" : "", s->p->label, s->ended,
-            s->n, s->busy, (int)(100.0 * done / s->cost), done > 0.0 ? eta : "?", s->tty ? "\033[K" : "\n");
+            s->n, s->busy, (int)(100.0 * done / s->cost), fresh > 0.0 ? eta : "?", s->tty ? "\033[K" : "\n");
     fflush(stderr);
     s->shown_s = now;
     s->live = s->tty;
@@ -203,6 +206,10 @@ static void hear(state *s, worker *w) {
         end_job(s, w);
         return;
     }
+    if (!w->heard)
+        s->before +=
+            s->jobs[w->job].resume && m.total > 0 ? (double)m.step / (double)m.total * cost_of(&s->jobs[w->job]) : 0.0;
+    w->heard = true;
     w->share = m.total > 0 ? (double)m.step / (double)m.total : 1.0;
     if (m.last) {
         cli_job *job = &s->jobs[w->job];

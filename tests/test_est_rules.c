@@ -217,7 +217,7 @@ static void test_est_many_directions(void **state) {
     bench_clear(&b);
 }
 
-/* forward-sim beyond the size up to which it keeps its directions: the same sum as forward, which never keeps them. */
+/* forward-sim with one direction at a time and many pieces: the same sum as forward, which keeps no direction. */
 static void test_est_forward_sim_large(void **state) {
     (void)state;
     bench b;

@@ -99,7 +99,7 @@ static void fake(const hdo_paper_case *k, int variant, int seed, shape s) {
                loss = s.a + s.b * exp(-x / s.tau) + (i % 2 == 0 ? s.zigzag : -s.zigzag) + s.noise * (seed - 1);
         len += (size_t)snprintf(text + len, sizeof text - len,
                                 "{\"step\": %d, \"val/loss_mean\": %.17g, \"val/acc_mean\": %.17g, \"val/loss_std\": "
-                                "%.17g, \"consensus/gamma\": 1}\n",
+                                "%.17g, \"val/loss_mu\": 1}\n",
                                 10 * i, loss, 1.0 - loss / 10.0, s.b * exp(-x / s.tau) * (1.0 + 0.01 * seed));
     }
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);

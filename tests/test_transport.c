@@ -50,7 +50,8 @@ static void check_cover(const fake *f, int n) {
         int r = f->order[k];
         assert_int_equal(f->start[r], seen);
         assert_true(f->held[r] >= 1);
-        for (int i = f->start[r]; i < f->start[r] + f->held[r]; i++) assert_int_equal(hdo__transport_owner(&f->base, i), r);
+        for (int i = f->start[r]; i < f->start[r] + f->held[r]; i++)
+            assert_int_equal(hdo__transport_owner(&f->base, i), r);
         seen += f->held[r];
     }
     assert_int_equal(seen, n);
@@ -91,7 +92,8 @@ static void test_roles_are_kept(void **state) {
     static const struct {
         const char *roles;
         int ranks;
-    } good[] = {{"0:fo,1-3:zo", 4}, {"3:fo,0-2:zo", 4}, {"2:fo", 3}, {"0:zo", 3}, {"alpha:fo,beta:zo", 5}, {"0:any,1:fo,2:zo", 3}};
+    } good[] = {{"0:fo,1-3:zo", 4}, {"3:fo,0-2:zo", 4},      {"2:fo", 3},
+                {"0:zo", 3},        {"alpha:fo,beta:zo", 5}, {"0:any,1:fo,2:zo", 3}};
     static hdo_config c;
     (void)state;
     for (size_t k = 0; k < sizeof good / sizeof good[0]; k++) {
@@ -117,8 +119,12 @@ static void test_roles_are_kept(void **state) {
 static void test_roles_that_cannot_be_kept_are_refused(void **state) {
     static const struct {
         const char *roles, *estimator, *word;
-    } bad[] = {{"0:fo,1-2:zo", "forward-law", "reverse mode"}, {"0-2:zo", "fd", "cannot be kept"}, {"5:zo", "fd", "0 to 2"},
-               {"gamma:zo", "fd", "no rank runs there"},       {"0:best", "fd", "ROLE"},           {"0-2:fo", "fd", "cannot be kept"}};
+    } bad[] = {{"0:fo,1-2:zo", "forward-law", "reverse mode"},
+               {"0-2:zo", "fd", "cannot be kept"},
+               {"5:zo", "fd", "0 to 2"},
+               {"gamma:zo", "fd", "no rank runs there"},
+               {"0:best", "fd", "ROLE"},
+               {"0-2:fo", "fd", "cannot be kept"}};
     static hdo_config c;
     (void)state;
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {

@@ -43,8 +43,8 @@ HDO_API hdo_status hdo_evaluate(const hdo_config *c, const char *source, const h
                                 hdo_error *e);
 HDO_API void hdo_evaluation_clear(hdo_evaluation *v);
 
-/* Writes the model of one node of a run or checkpoint, or the mean of all (HDO_EVAL_MEAN), as a safetensors file with
- * PyTorch's tensor names. */
+/* Writes the model of a run or checkpoint (node, or HDO_EVAL_MEAN) to a safetensors file under PyTorch's tensor names,
+ * parameters and buffers. */
 HDO_API hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e);
 
 #endif

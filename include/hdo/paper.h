@@ -89,7 +89,7 @@ typedef enum hdo_verdict { HDO_UNDECIDED, HDO_HOLDS, HDO_FAILS } hdo_verdict;
 HDO_API const char *hdo_verdict_text(hdo_verdict v); /* "undecided", "holds", "does not hold" */
 
 typedef struct hdo_claim_result { /* one part of a claim on one experiment */
-    int claim;                    /* 1 .. 7 */
+    int claim;                    /* 1 .. 7; 0: not claimed by the paper, but worth knowing */
     const char *text;             /* what is claimed */
     const char *quantity;         /* what was compared: "val/loss_mean, last tenth" */
     hdo_verdict verdict;

@@ -105,7 +105,7 @@ HDO_API char *hdo_run_summary(const hdo_run *r);
 
 /* ---- run folders: config.yaml, manifest.json, metrics.jsonl, summary.json, log.txt ---- */
 
-/* ---- engine mpi ---- */
+/* ---- engine mpi: every rank makes the same calls in the same order; each waits with a deadline (docs/cluster.md) ---- */
 
 HDO_API int hdo_run_rank(const hdo_run *r); /* 0 writes files and speaks; always 0 in the simulator */
 /* Was this process started by an MPI launcher? Its place among the ranks, without starting MPI. */

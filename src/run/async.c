@@ -10,9 +10,9 @@
  *     answer  delta travels back;        x_i -= delta
  *
  * What j gains i loses, whatever either has done in between, so the mean of all models changes by local steps alone, up
- * to rounding. This is AD-PSGD (Lian et al., 2018) without its atomic average: i goes on stepping until the answer comes.
- * A node has at most one offer out, otherwise it would cover the same distance several times and overshoot; a rank has at
- * most hdo__transport_offers, which bounds memory. A meeting that finds no room is left out and counted.
+ * to rounding. This is AD-PSGD (Lian et al., 2018) without its atomic average: i goes on stepping until the answer
+ * comes. A node has at most one offer out, otherwise it would cover the same distance several times and overshoot; a
+ * rank has at most hdo__transport_offers, which bounds memory. A meeting that finds no room is left out and counted.
  *
  * The plan is the synchronous one of the rank's own step; of each pair one node, by parity, makes the offer.
  */
@@ -47,14 +47,14 @@ struct hdo_async {
     pthread_mutex_t *lock; /* (count): one per row */
     pthread_mutex_t queue; /* offers and statistics */
     offer waiting[HDO_OFFERS_MAX];
-    bool *is_out; /* (count): the node has an offer out */
+    bool *is_out;                 /* (count): the node has an offer out */
     int n_waiting, n_out, offers; /* offers not yet sent; offers without an answer, those included */
     _Atomic int64_t step;
     _Atomic unsigned said; /* by anybody, as far as known */
     _Atomic int state;
     hdo_async_stats stats;
-    int done, *is_done;  /* rank 0: who has finished */
-    double *heard_s;     /* (ranks): when; others keep entry 0 only */
+    int done, *is_done; /* rank 0: who has finished */
+    double *heard_s;    /* (ranks): when; others keep entry 0 only */
     hdo_status st;
     hdo_error error;
 
@@ -87,7 +87,9 @@ void hdo__async_unlock(hdo_async *a, int i, const float *before) {
     pthread_mutex_unlock(&a->lock[i]);
 }
 
-bool hdo__async_checked(const hdo_async *a) { return a->drift != NULL; }
+bool hdo__async_checked(const hdo_async *a) {
+    return a->drift != NULL;
+}
 
 int hdo__async_mix(hdo_async *a, const hdo_plan *plan, int64_t step) {
     int averaged = 0;
@@ -213,9 +215,10 @@ static bool lost_somebody(hdo_async *a, double now) {
         if (r == t->rank || (t->rank != 0 && r != 0)) continue;
         double limit = t->rank == 0 ? a->deadline_s : 2.0 * a->deadline_s + 1.0;
         if (now - a->heard_s[r] < limit) continue;
-        a->st = hdo__fail(&a->error, HDO_E_ENGINE,
-                          "rank %d (host %s) has not been heard of for %.0f s (mpi.deadline_s); the others were at step %lld", r,
-                          t->host(t, r), limit, (long long)atomic_load(&a->step));
+        a->st = hdo__fail(
+            &a->error, HDO_E_ENGINE,
+            "rank %d (host %s) has not been heard of for %.0f s (mpi.deadline_s); the others were at step %lld", r,
+            t->host(t, r), limit, (long long)atomic_load(&a->step));
         t->broken = true;
         return true;
     }
@@ -352,7 +355,8 @@ hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_rows *rows, 
     a->is_done = hdo__alloc((size_t)t->ranks * sizeof(int));
     a->heard_s = hdo__alloc((size_t)t->ranks * sizeof(double));
     if (x0 != NULL) a->drift = hdo__alloc(d * sizeof(double));
-    if (a->lock == NULL || a->is_out == NULL || a->is_done == NULL || a->heard_s == NULL || (x0 != NULL && a->drift == NULL)) {
+    if (a->lock == NULL || a->is_out == NULL || a->is_done == NULL || a->heard_s == NULL ||
+        (x0 != NULL && a->drift == NULL)) {
         hdo__async_destroy(a);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the asynchronous engine");
     }

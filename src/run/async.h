@@ -6,14 +6,14 @@
 
 typedef struct hdo_async hdo_async;
 
-typedef struct hdo_async_stats {  /* over all ranks once the run has ended */
-    double exchanges;             /* averages with a node of another rank */
-    double missed;                /* meetings left out because too many answers were outstanding */
-    double stale_sum, stale_max;  /* steps a node took between its offer and the answer */
-    double gap_sum, gap_max;      /* partner's step minus own step at the answer, absolute */
-    double counts[5];             /* interactions, bytes, forward, backward, jvp */
-    double step_s_min, step_s_max;/* seconds a step of the fastest and of the slowest rank */
-    double residual;              /* largest deviation of the mean model from start + updates; NaN unless checked */
+typedef struct hdo_async_stats {   /* over all ranks once the run has ended */
+    double exchanges;              /* averages with a node of another rank */
+    double missed;                 /* meetings left out because too many answers were outstanding */
+    double stale_sum, stale_max;   /* steps a node took between its offer and the answer */
+    double gap_sum, gap_max;       /* partner's step minus own step at the answer, absolute */
+    double counts[5];              /* interactions, bytes, forward, backward, jvp */
+    double step_s_min, step_s_max; /* seconds a step of the fastest and of the slowest rank */
+    double residual;               /* largest deviation of the mean model from start + updates; NaN unless checked */
 } hdo_async_stats;
 
 /* x0: the common start (d), for the check of conservation, or NULL. Starts the thread that talks. */

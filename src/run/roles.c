@@ -61,14 +61,18 @@ static hdo_status read_entry(const hdo_transport *t, char *entry, int *role, hdo
     char *colon = strrchr(entry, ':');
     int kind = colon != NULL ? role_of(colon + 1) : -1;
     if (kind < 0) {
-        return hdo__fail(e, HDO_E_CONFIG, "mpi.roles has '%s', but an entry is RANK:ROLE, FIRST-LAST:ROLE or HOST:ROLE with ROLE fo, zo or any", entry);
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "mpi.roles has '%s', but an entry is RANK:ROLE, FIRST-LAST:ROLE or HOST:ROLE with ROLE fo, zo or any",
+            entry);
     }
     *colon = '\0';
     if (isdigit((unsigned char)entry[0]) && strspn(entry, "0123456789-") == strlen(entry)) {
         char *rest;
         long first = strtol(entry, &rest, 10), last = *rest == '-' ? strtol(rest + 1, &rest, 10) : first;
         if (*rest != '\0' || first > last || last >= t->ranks) {
-            return hdo__fail(e, HDO_E_CONFIG, "mpi.roles names rank %s, but the ranks are 0 to %d", entry, t->ranks - 1);
+            return hdo__fail(e, HDO_E_CONFIG, "mpi.roles names rank %s, but the ranks are 0 to %d", entry,
+                             t->ranks - 1);
         }
         for (long r = first; r <= last; r++) role[r] = kind;
         return HDO_OK;
@@ -81,7 +85,9 @@ static hdo_status read_entry(const hdo_transport *t, char *entry, int *role, hdo
         role[r] = kind;
         found = true;
     }
-    return found ? HDO_OK : hdo__fail(e, HDO_E_CONFIG, "mpi.roles names host '%s', but no rank runs there (rank 0 is on %s)", entry, t->host(t, 0));
+    return found ? HDO_OK
+                 : hdo__fail(e, HDO_E_CONFIG, "mpi.roles names host '%s', but no rank runs there (rank 0 is on %s)",
+                             entry, t->host(t, 0));
 }
 
 static hdo_status read_roles(const hdo_config *c, const hdo_transport *t, int *role, hdo_error *e) {
@@ -100,11 +106,13 @@ typedef struct plan {
     const hdo_config *c;
     const hdo_transport *t;
     int n;
-    double *before; /* (n + 1): cost of all nodes before node i */
+    double *before;           /* (n + 1): cost of all nodes before node i */
     int *role, *start, *held; /* (ranks) */
 } plan;
 
-static double cost_between(const plan *p, int a, int b) { return p->before[b] - p->before[a]; }
+static double cost_between(const plan *p, int a, int b) {
+    return p->before[b] - p->before[a];
+}
 
 /* Nodes [a, b) over the ranks with that role, in rank order, at least one each. */
 static void cut(plan *p, int role, int ranks, int a, int b) {
@@ -125,7 +133,8 @@ static void cut(plan *p, int role, int ranks, int a, int b) {
 static int share(const plan *p, int a, int b, double each, int ranks, bool front) {
     int k = 0;
     while (ranks > 0 && k < b - a &&
-           (front ? cost_between(p, a, a + k + 1) : cost_between(p, b - k - 1, b)) <= each * (double)ranks) k++;
+           (front ? cost_between(p, a, a + k + 1) : cost_between(p, b - k - 1, b)) <= each * (double)ranks)
+        k++;
     return k < ranks && ranks <= b - a ? ranks : k;
 }
 
@@ -134,13 +143,17 @@ static hdo_status refuse(const plan *p, int count[3], hdo_error *e) {
     for (int k = 0; k < c->n_classes; k++) {
         const hdo_class_config *cc = &c->population[k];
         if (cc->count == 0 || !reverse_mode(cc) || strcmp(cc->estimator, "fo") == 0 || count[ZO] == 0) continue;
-        return hdo__fail(e, HDO_E_UNSUPPORTED,
-                         "class '%s' uses '%s', whose oracle is reverse mode, so a zo rank cannot hold it; a forward-only "
-                         "device uses fd, fd-central, debiased, forward or complex-step", cc->name, cc->estimator);
+        return hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "class '%s' uses '%s', whose oracle is reverse mode, so a zo rank cannot hold it; a forward-only "
+            "device uses fd, fd-central, debiased, forward or complex-step",
+            cc->name, cc->estimator);
     }
-    return hdo__fail(e, HDO_E_UNSUPPORTED,
-                     "mpi.roles '%s' cannot be kept: %d ranks for fo, %d for zo, %d for any; every rank needs a node and "
-                     "every node a rank that may hold it", c->mpi.roles, count[FO], count[ZO], count[ANY]);
+    return hdo__fail(
+        e, HDO_E_UNSUPPORTED,
+        "mpi.roles '%s' cannot be kept: %d ranks for fo, %d for zo, %d for any; every rank needs a node and "
+        "every node a rank that may hold it",
+        c->mpi.roles, count[FO], count[ZO], count[ANY]);
 }
 
 /* The axis of nodes is one run of one kind, or two runs; ranks of the first kind, then any, then of the second. */
@@ -151,7 +164,8 @@ static hdo_status cut_by_role(plan *p, int count[3], hdo_error *e) {
         int here = reverse_mode(&p->c->population[k]) ? FO : ZO;
         if (runs > 0 && here == kind[runs - 1]) continue;
         if (runs == 2) {
-            return hdo__fail(e, HDO_E_UNSUPPORTED, "with mpi.roles the classes that back-propagate must stand together in the population");
+            return hdo__fail(e, HDO_E_UNSUPPORTED,
+                             "with mpi.roles the classes that back-propagate must stand together in the population");
         }
         if (runs == 1) middle = node;
         kind[runs++] = here;
@@ -190,7 +204,8 @@ hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e) 
     int n = 0;
     for (int k = 0; k < c->n_classes; k++) n += (int)c->population[k].count;
     if (t->ranks > n) {
-        return hdo__fail(e, HDO_E_CONFIG, "there are %d ranks but only %d nodes; start at most %d ranks", t->ranks, n, n);
+        return hdo__fail(e, HDO_E_CONFIG, "there are %d ranks but only %d nodes; start at most %d ranks", t->ranks, n,
+                         n);
     }
     plan p = {.c = c, .t = t, .n = n};
     p.before = hdo__alloc((size_t)(n + 1) * sizeof(double));
@@ -215,21 +230,27 @@ hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e) {
     const hdo_config *c = &r->config;
     const char *text = c->mpi.slow;
     r->slow = 1.0;
-    if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI) return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
-    if (c->mpi.async && (!r->mixer.ops->all_step || r->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
-                         c->eval.weighted > 0.0 || r->churn.active || r->clock_s != NULL)) {
-        return hdo__fail(e, HDO_E_UNSUPPORTED,
-                         "mpi.async needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
-                         "neither churn, a time model nor eval.weighted");
+    if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI)
+        return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
+    if (c->mpi.async &&
+        (!r->mixer.ops->all_step || r->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
+         c->eval.weighted > 0.0 || r->churn.active || r->clock_s != NULL)) {
+        return hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "mpi.async needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
+            "neither churn, a time model nor eval.weighted");
     }
     for (int k = 0; k < r->n_classes && c->mpi.async; k++) {
-        if (r->classes[k].balanced) return hdo__fail(e, HDO_E_UNSUPPORTED, "mpi.async and lr: balanced do not go together");
+        if (r->classes[k].balanced)
+            return hdo__fail(e, HDO_E_UNSUPPORTED, "mpi.async and lr: balanced do not go together");
     }
     if (text[0] == '\0') return HDO_OK;
     int rank, used = 0;
     double factor;
-    if (sscanf(text, "%d:%lf%n", &rank, &factor, &used) != 2 || text[used] != '\0' || rank < 0 || !(factor >= 1.0 && factor <= 1e6)) {
-        return hdo__fail(e, HDO_E_CONFIG, "mpi.slow is '%s', but must be RANK:FACTOR with a factor of 1 or more, such as 2:4", text);
+    if (sscanf(text, "%d:%lf%n", &rank, &factor, &used) != 2 || text[used] != '\0' || rank < 0 ||
+        !(factor >= 1.0 && factor <= 1e6)) {
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "mpi.slow is '%s', but must be RANK:FACTOR with a factor of 1 or more, such as 2:4", text);
     }
     if (rank == r->transport->rank) r->slow = factor;
     return HDO_OK;
@@ -255,10 +276,12 @@ hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t sc
     if (!(limit > 0.0)) limit = free_bytes() / (double)t->host_ranks;
     if (need <= limit || !(limit > 0.0)) return HDO_OK;
     int back = 0;
-    for (int i = t->first; i < t->first + t->count; i++) back += reverse_mode(&r->config.population[hdo__class_of(r, i)]);
-    return hdo__fail(e, HDO_E_MEMORY,
-                     "rank %d (host %s) needs %.1f MB for its %d nodes, %d of which back-propagate (models %.1f, scratch "
-                     "%.1f), but may use %.1f MB; give it fewer nodes, or none that back-propagate (mpi.roles %d:zo)",
-                     t->rank, t->host(t, t->rank), need / 1e6, t->count, back, (double)state_bytes / 1e6,
-                     (double)scratch_bytes / 1e6, limit / 1e6, t->rank);
+    for (int i = t->first; i < t->first + t->count; i++)
+        back += reverse_mode(&r->config.population[hdo__class_of(r, i)]);
+    return hdo__fail(
+        e, HDO_E_MEMORY,
+        "rank %d (host %s) needs %.1f MB for its %d nodes, %d of which back-propagate (models %.1f, scratch "
+        "%.1f), but may use %.1f MB; give it fewer nodes, or none that back-propagate (mpi.roles %d:zo)",
+        t->rank, t->host(t, t->rank), need / 1e6, t->count, back, (double)state_bytes / 1e6,
+        (double)scratch_bytes / 1e6, limit / 1e6, t->rank);
 }

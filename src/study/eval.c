@@ -285,76 +285,75 @@ static hdo_status measure(const hdo_objective *f, const hdo_dataset *ds, const f
     return st;
 }
 
-typedef struct stored { /* a model taken out of its file, and the problem it belongs to */
+typedef struct model { /* a stored model with what it belongs to */
     hdo_dataset *train, *val;
     hdo_objective *f;
     float *x; /* (d + n_buf) */
-} stored;
+} model;
 
-static void stored_close(stored *s) {
-    hdo__free(s->x);
-    hdo__objective_destroy(s->f);
-    hdo__dataset_destroy(s->train);
-    hdo__dataset_destroy(s->val);
+static void model_close(model *m) {
+    hdo__free(m->x);
+    hdo__objective_destroy(m->f);
+    hdo__dataset_destroy(m->train);
+    hdo__dataset_destroy(m->val);
 }
 
-static hdo_status stored_open(stored *s, const hdo_config *c, const char *source, const hdo_eval_options *o,
-                              hdo_evaluation *out, hdo_error *e) {
-    *s = (stored){0};
+static hdo_status model_open(const hdo_config *c, const char *source, const hdo_eval_options *o, model *m,
+                             hdo_evaluation *out, hdo_error *e) {
+    *m = (model){NULL, NULL, NULL, NULL};
+    *out = (hdo_evaluation){.step = -1, .n = -1};
     const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
     if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", c->model.name);
     if (!entry->needs_data)
-        return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' has no data to be evaluated on", c->model.name);
+        return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' is a formula without data", c->model.name);
     if (!hdo__path_exists(source)) return hdo__fail(e, HDO_E_DATA, "'%s' does not exist", source);
-    hdo_status st = hdo__data_open(&c->data, &s->train, &s->val, e);
-    if (st == HDO_OK && s->train == NULL)
+    hdo_status st = hdo__data_open(&c->data, &m->train, &m->val, e);
+    if (st == HDO_OK && m->train == NULL) {
         st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", c->model.name);
-    hdo_problem p = {.config = c, .train = s->train, .val = s->val, .n = 1};
-    if (st == HDO_OK) st = entry->create(&p, &s->f, e);
-    if (st == HDO_OK) {
-        s->x = hdo__alloc((s->f->d + s->f->n_buf) * sizeof *s->x);
-        st = s->x == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the model")
-                          : s->f->ops->init(s->f, (uint64_t)c->seed, s->x);
     }
-    if (st == HDO_OK) st = load_model(s->f, source, o, s->train->classes, s->x, out, e);
+    hdo_problem p = {.config = c, .train = m->train, .val = m->val, .n = 1};
+    if (st == HDO_OK) st = entry->create(&p, &m->f, e);
+    if (st != HDO_OK) return st;
+    m->x = hdo__alloc((m->f->d + m->f->n_buf) * sizeof *m->x);
+    if (m->x == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the model");
+    st = m->f->ops->init(m->f, (uint64_t)c->seed, m->x);
+    if (st == HDO_OK) st = load_model(m->f, source, o, m->train->classes, m->x, out, e);
+    out->d = (int64_t)m->f->d;
+    out->classes = m->train->classes;
     return st;
 }
 
 hdo_status hdo_evaluate(const hdo_config *c, const char *source, const hdo_eval_options *o, hdo_evaluation *out,
                         hdo_error *e) {
-    stored s;
-    *out = (hdo_evaluation){.step = -1, .n = -1};
-    hdo_status st = stored_open(&s, c, source, o, out, e);
-    if (st == HDO_OK && s.train->classes > HDO_EVAL_CLASSES_MAX) {
+    model m;
+    hdo_status st = model_open(c, source, o, &m, out, e);
+    if (st == HDO_OK && out->classes > HDO_EVAL_CLASSES_MAX) {
         st = hdo__fail(e, HDO_E_UNSUPPORTED, "more than %d classes", HDO_EVAL_CLASSES_MAX);
     }
-    if (st == HDO_OK) {
-        out->d = (int64_t)s.f->d;
-        out->classes = s.train->classes;
-        st = measure(s.f, o->train ? s.train : s.val, s.x, o, out, e);
-    }
-    stored_close(&s);
+    if (st == HDO_OK) st = measure(m.f, o->train ? m.train : m.val, m.x, o, out, e);
+    model_close(&m);
     if (st != HDO_OK) hdo_evaluation_clear(out);
     return st;
 }
 
 hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e) {
-    stored s = {0};
-    hdo_evaluation about = {.step = -1, .n = -1};
+    hdo_config *c = malloc(sizeof *c);
     hdo_eval_options o = {.node = node};
-    hdo_config *c = hdo__alloc(sizeof *c);
+    hdo_evaluation v;
+    model m = {NULL, NULL, NULL, NULL};
+    char step[32], which[32];
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_status st = hdo_stored_config(source, c, e);
-    if (st == HDO_OK) st = stored_open(&s, c, source, &o, &about, e);
+    if (st == HDO_OK) st = model_open(c, source, &o, &m, &v, e);
     if (st == HDO_OK) {
-        char step[32], which[32];
-        snprintf(step, sizeof step, "%lld", (long long)about.step);
-        snprintf(which, sizeof which, node == HDO_EVAL_MEAN ? "mean" : "%lld", (long long)node);
-        const char *notes[] = {"format", "pt", "model", c->model.name, "step", step, "node", which, NULL};
-        st = hdo__weights_save(s.f, s.x, notes, path, e);
+        snprintf(step, sizeof step, "%lld", (long long)v.step);
+        snprintf(which, sizeof which, "%lld", (long long)node);
+        const char *const notes[] = {
+            "model", c->model.name, "data", c->data.name, "step", step, "node", node >= 0 ? which : "mean", NULL};
+        st = hdo__weights_save(m.f, m.x, notes, path, e);
     }
-    stored_close(&s);
-    hdo__free(c);
+    model_close(&m);
+    free(c);
     return st;
 }
 

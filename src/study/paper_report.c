@@ -42,8 +42,11 @@ static hdo_status draw(const hdo_paper_case *k, const hdo_paper_figure *fig, con
         snprintf(c[n].label, sizeof c[n].label, "%s", k->x->variant[v].label);
         n++;
     }
-    snprintf(title, sizeof title, "%s (%s%s%s)", k->x->title, k->reading->name, k->quick ? ", quick" : "",
-             strcmp(k->x->id, "e3") == 0 ? "; start not ImageNet" : "");
+    const char *start = ""; /* E3 is about fine-tuning: say from where */
+    if (strcmp(k->x->id, "e3") == 0)
+        start = k->weights != NULL ? hdo__gnuplot_name(k->weights) : "random start, not ImageNet";
+    snprintf(title, sizeof title, "%s (%s%s%s%s)", k->x->title, k->reading->name, k->quick ? ", quick" : "",
+             start[0] != '\0' ? "; " : "", start);
     hdo_figure f = {.title = title, .x_label = hdo_axis_label(x), .log_y = fig->log_y, .curves = c, .n_curves = n};
     f.y_label = fig->minus != NULL ? fig->title : hdo_axis_label(fig->metric);
     if (!fig->log_y && fig->minus == NULL) f.y_max = hdo_figure_clip(c, n);
@@ -104,7 +107,9 @@ static void put_claims(FILE *f, const hdo_claim_result *r, int n) {
     fputs("| claim | part | verdict | numbers (mean +- standard error over seeds) |\n|---|---|---|---|\n", f);
     for (int i = 0; i < n; i++) {
         const hdo_difference *d = &r[i].d;
-        fprintf(f, "| %d | %s | %s | ", r[i].claim, r[i].text, hdo_verdict_text(r[i].verdict));
+        char number[16] = "-"; /* not one of the paper's claims */
+        if (r[i].claim > 0) snprintf(number, sizeof number, "%d", r[i].claim);
+        fprintf(f, "| %s | %s | %s | ", number, r[i].text, hdo_verdict_text(r[i].verdict));
         if (d->n_a > 0) {
             fprintf(f, "%s: ", r[i].quantity);
             put_number(f, d->a, 4);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — which rank holds which nodes: contiguous blocks, so that finding one is quick. */
+/* SPDX-License-Identifier: Apache-2.0 — which rank holds which nodes: contiguous blocks, so that finding one is quick.
+ */
 #include <assert.h>
 
 #include "transport/transport.h"

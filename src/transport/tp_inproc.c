@@ -75,7 +75,9 @@ static const char *host(const hdo_transport *t, int rank) {
     return "this machine";
 }
 
-static void destroy(hdo_transport *t) { hdo__free(t); }
+static void destroy(hdo_transport *t) {
+    hdo__free(t);
+}
 
 static const hdo_transport_ops inproc_ops = {.name = "sim",
                                              .destroy = destroy,

@@ -62,7 +62,8 @@ const char *hdo_mpi_flavour(void) {
     char path[HDO_PATH_MAX];
     const char *want = wanted();
     for (size_t i = 0; i < sizeof flavours / sizeof flavours[0]; i++) {
-        if ((want == NULL || strcmp(want, flavours[i]) == 0) && find(flavours[i], path, sizeof path)) return flavours[i];
+        if ((want == NULL || strcmp(want, flavours[i]) == 0) && find(flavours[i], path, sizeof path))
+            return flavours[i];
     }
     return NULL;
 }
@@ -77,8 +78,10 @@ hdo_status hdo__mpi_create(hdo_transport **out, const hdo_transport_setup *s, hd
     if (flavour == NULL) {
         return hdo__fail(e, HDO_E_UNSUPPORTED,
                          "engine mpi needs libhdo-mpi-%s.so, which is neither in $HDO_PLUGIN_PATH nor beside libhdo; "
-                         "install %s and build hdo again", want != NULL ? want : "openmpi",
-                         want != NULL && strcmp(want, "mpich") == 0 ? "MPICH (libmpich-dev)" : "Open MPI (libopenmpi-dev)");
+                         "install %s and build hdo again",
+                         want != NULL ? want : "openmpi",
+                         want != NULL && strcmp(want, "mpich") == 0 ? "MPICH (libmpich-dev)"
+                                                                    : "Open MPI (libopenmpi-dev)");
     }
     find(flavour, path, sizeof path);
     /* global: the parts that Open MPI loads later look for symbols of libmpi. Never closed: MPI cannot be restarted. */
@@ -91,8 +94,10 @@ hdo_status hdo__mpi_create(hdo_transport **out, const hdo_transport_setup *s, hd
     hdo_status st = open_fn(HDO_TRANSPORT_ABI, hdo_version(), s, out, e);
     int rank, ranks;
     if (st != HDO_OK || !hdo_mpi_launched(&rank, &ranks) || (*out)->ranks == ranks) return st;
-    st = hdo__fail(e, HDO_E_ENGINE, "the launcher started %d ranks, but the library of %s sees %d: it belongs to another MPI "
-                   "(HDO_MPI chooses openmpi or mpich)", ranks, flavour, (*out)->ranks);
+    st = hdo__fail(e, HDO_E_ENGINE,
+                   "the launcher started %d ranks, but the library of %s sees %d: it belongs to another MPI "
+                   "(HDO_MPI chooses openmpi or mpich)",
+                   ranks, flavour, (*out)->ranks);
     (*out)->ops->destroy(*out); /* every process believes to be rank 0: nobody else can say it */
     *out = NULL;
     return st;

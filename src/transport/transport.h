@@ -3,8 +3,9 @@
  * Who holds which nodes, and how the rows of a pair come together. The simulator and a cluster differ in nothing else.
  * A transport only moves bytes; averaging stays in vec.h, once.
  *
- * Every rank computes the same plan for itself. All functions are called by all ranks in the same order (the messages of
- * the asynchronous engine excepted) and from the thread that opened the transport. Each of them waits with a deadline.
+ * Every rank computes the same plan for itself. All functions are called by all ranks in the same order (the messages
+ * of the asynchronous engine excepted) and from the thread that opened the transport. Each of them waits with a
+ * deadline.
  */
 #ifndef HDO_TRANSPORT_TRANSPORT_H
 #define HDO_TRANSPORT_TRANSPORT_H
@@ -42,24 +43,27 @@ typedef struct hdo_transport_ops {
     hdo_status (*reserve)(hdo_transport *t, const hdo_rows *rows, hdo_error *e); /* buffers, once sizes are known */
 
     /* Before the local steps of a step: expects the rows of all pairs with exactly one local node. */
-    hdo_status (*exchange_begin)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e);
-    /* The local step of this node is done, its row may leave. Optional: whatever is still here leaves with the first wait. */
+    hdo_status (*exchange_begin)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
+                                 hdo_error *e);
+    /* The local step of this node is done, its row may leave. Optional: whatever is still here leaves with the first
+     * wait. */
     void (*exchange_ready)(hdo_transport *t, const hdo_rows *rows, int node);
     /* For pair k with at least one local node: *mine the local row, *peer the other's (a local row, or a buffer holding
      * what arrived). *mine = NULL when neither is local. Waits until both rows may be written. */
     hdo_status (*exchange_wait)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
                                 float **peer, hdo_error *e);
 
-    /* The end of a step: *say becomes the union over ranks; every rank brings its own nodes' part of per_node (n entries
-     * of `each` bytes, at most HDO_SHARE_MAX; 0: nothing to share) and gets the rest. Returns the status of the lowest
-     * rank that failed (st: this rank's), its sentence in e on rank 0. */
+    /* The end of a step: *say becomes the union over ranks; every rank brings its own nodes' part of per_node (n
+     * entries of `each` bytes, at most HDO_SHARE_MAX; 0: nothing to share) and gets the rest. Returns the status of the
+     * lowest rank that failed (st: this rank's), its sentence in e on rank 0. */
     hdo_status (*agree)(hdo_transport *t, hdo_status st, unsigned *say, void *per_node, size_t each, hdo_error *e);
 
-    /* Hands v (n elements of `each` bytes) from rank to rank in node order, in pieces; every rank calls fn on each piece
-     * once. The result is everywhere. Sums come out as in the simulator, to the bit. */
+    /* Hands v (n elements of `each` bytes) from rank to rank in node order, in pieces; every rank calls fn on each
+     * piece once. The result is everywhere. Sums come out as in the simulator, to the bit. */
     hdo_status (*relay)(hdo_transport *t, void *v, size_t each, size_t n, hdo_relay_fn fn, void *ctx, hdo_error *e);
 
-    /* Messages of the asynchronous engine. post: false when all buffers are in flight. next: false when none arrived. */
+    /* Messages of the asynchronous engine. post: false when all buffers are in flight. next: false when none arrived.
+     */
     bool (*post)(hdo_transport *t, int to, const hdo_message *m);
     bool (*next)(hdo_transport *t, int *from, hdo_message *m);
 } hdo_transport_ops;
@@ -69,15 +73,15 @@ enum { HDO_SHARE_MAX = 64 };
 struct hdo_transport { /* first member of every implementation */
     const hdo_transport_ops *ops;
     int rank, ranks;
-    int n;            /* nodes of the population */
-    int first, count; /* local nodes */
-    int *start;       /* (ranks): first node of a rank */
-    int *held;        /* (ranks): how many it holds */
-    int *order;       /* (ranks): ranks in the order of their nodes */
-    int host_ranks;   /* ranks on this machine */
-    bool broken;      /* a peer is gone: nothing may be said any more */
+    int n;                             /* nodes of the population */
+    int first, count;                  /* local nodes */
+    int *start;                        /* (ranks): first node of a rank */
+    int *held;                         /* (ranks): how many it holds */
+    int *order;                        /* (ranks): ranks in the order of their nodes */
+    int host_ranks;                    /* ranks on this machine */
+    bool broken;                       /* a peer is gone: nothing may be said any more */
     int64_t sent_bytes, sent_messages; /* of rows, by this rank */
-    double wait_s;    /* spent waiting for others */
+    double wait_s;                     /* spent waiting for others */
     const char *(*host)(const hdo_transport *t, int rank);
 };
 
@@ -97,8 +101,8 @@ hdo_status hdo__inproc_create(hdo_transport **out, int n, hdo_error *e);
 
 typedef struct hdo_transport_setup {
     double deadline_s;
-    size_t chunk;                /* bytes of one message */
-    unsigned char same[32];      /* must be equal on all ranks: version and configuration */
+    size_t chunk;           /* bytes of one message */
+    unsigned char same[32]; /* must be equal on all ranks: version and configuration */
     void (*warn)(void *ctx, const char *message);
     void *ctx;
 } hdo_transport_setup;

@@ -50,7 +50,8 @@ hdo_status mpi_agree(hdo_transport *base, hdo_status st, unsigned *say, void *pe
     memcpy(own, &h, sizeof h);
     if (each > 0) memcpy(own + SHARE_HEADER, (char *)per_node + (size_t)base->first * each, (size_t)base->count * each);
     MPI_Request req;
-    MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t->share, t->share_len, t->share_off, MPI_BYTE, t->control, &req);
+    MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t->share, t->share_len, t->share_off, MPI_BYTE, t->control,
+                    &req);
     hdo_status waited = mpi_wait(t, 1, &req, -1, "all ranks to finish", -1, e);
     if (waited != HDO_OK) return waited;
     int failed = -1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rows of pairs with one node here and one elsewhere. Receives are posted before the local steps, a row leaves as
- * soon as its own step is done, in chunks: nothing depends on eager limits or on who comes first. The number of the pair
- * is the tag, so messages of a step never mix; between steps MPI keeps the order. A pair with both nodes here never
- * reaches MPI. When the first wait begins everything has been sent, so no two ranks can wait for each other.
+ * soon as its own step is done, in chunks: nothing depends on eager limits or on who comes first. The number of the
+ * pair is the tag, so messages of a step never mix; between steps MPI keeps the order. A pair with both nodes here
+ * never reaches MPI. When the first wait begins everything has been sent, so no two ranks can wait for each other.
  */
 #include <string.h>
 
@@ -15,7 +15,9 @@ static int chunk_numbers(const mpi_tp *t, const hdo_rows *rows, int c, size_t *o
     return (int)(rows->len - *off < per ? rows->len - *off : per);
 }
 
-static MPI_Request *requests(mpi_tp *t, int s) { return t->req + (size_t)s * 2 * (size_t)t->chunks; }
+static MPI_Request *requests(mpi_tp *t, int s) {
+    return t->req + (size_t)s * 2 * (size_t)t->chunks;
+}
 
 hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
                               hdo_error *e) {
@@ -25,7 +27,8 @@ hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const h
     t->flushed = false;
     for (int i = 0; i < base->count; i++) t->slot_of_node[i] = -1;
     if (plan->n_pairs > t->tag_max) {
-        return hdo__fail(e, HDO_E_UNSUPPORTED, "%d pairs in a step, but this MPI tells only %d apart", plan->n_pairs, t->tag_max);
+        return hdo__fail(e, HDO_E_UNSUPPORTED, "%d pairs in a step, but this MPI tells only %d apart", plan->n_pairs,
+                         t->tag_max);
     }
     for (int k = 0; k < plan->n_pairs; k++) {
         int a = plan->pairs[k].a, b = plan->pairs[k].b;
@@ -82,7 +85,8 @@ hdo_status mpi_exchange_wait(hdo_transport *base, const hdo_plan *plan, const hd
         *peer = rows->X + (size_t)(plan->pairs[k].b - rows->first) * rows->ld;
         return HDO_OK;
     }
-    hdo_status st = mpi_wait(t, 2 * t->chunks, requests(t, s), t->slots[s].owner, "the model of node", t->slots[s].other, e);
+    hdo_status st =
+        mpi_wait(t, 2 * t->chunks, requests(t, s), t->slots[s].owner, "the model of node", t->slots[s].other, e);
     *mine = rows->X + (size_t)(t->slots[s].mine - rows->first) * rows->ld;
     *peer = t->arrived + (size_t)s * t->ld;
     return st;

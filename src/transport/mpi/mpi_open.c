@@ -52,7 +52,8 @@ static hdo_status start(hdo_error *e) {
     } else {
         MPI_Query_thread(&got);
     }
-    if (got < MPI_THREAD_SERIALIZED) return hdo__fail(e, HDO_E_ENGINE, "this MPI does not allow threads (MPI_THREAD_SERIALIZED)");
+    if (got < MPI_THREAD_SERIALIZED)
+        return hdo__fail(e, HDO_E_ENGINE, "this MPI does not allow threads (MPI_THREAD_SERIALIZED)");
     g_started = true;
     return HDO_OK;
 }
@@ -100,13 +101,16 @@ static hdo_status reserve(hdo_transport *base, const hdo_rows *rows, hdo_error *
     t->share = hdo__alloc((size_t)base->n * HDO_SHARE_MAX + ranks * SHARE_HEADER);
     if ((base->ranks > 1 && t->arrived == NULL) || t->slots == NULL || t->slot_of_pair == NULL || t->req == NULL ||
         t->share == NULL) {
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory for %d models on their way to rank %d", base->count, base->rank);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for %d models on their way to rank %d", base->count,
+                         base->rank);
     }
     t->slot_of_node = t->slot_of_pair + base->n / 2 + 1;
     return HDO_OK;
 }
 
-static const char *host(const hdo_transport *base, int rank) { return ((const mpi_tp *)base)->hosts[rank]; }
+static const char *host(const hdo_transport *base, int rank) {
+    return ((const mpi_tp *)base)->hosts[rank];
+}
 
 static const hdo_transport_ops mpi_ops = {.name = "mpi",
                                           .destroy = destroy,
@@ -143,9 +147,10 @@ static hdo_status meet(mpi_tp *t, hdo_error *e) {
     for (int r = 0; r < ranks && st == HDO_OK; r++) {
         if (strcmp(t->hosts[r], t->hosts[t->base.rank]) == 0) t->base.host_ranks++;
         if (memcmp(all[r].same, all[0].same, sizeof mine.same) == 0) continue;
-        st = hdo__fail(e, HDO_E_CONFIG, "%s%d%s", t->base.rank == 0 ? "rank " : "", r,
-                       " was started with another configuration or another version of hdo than rank 0; all ranks need the "
-                       "same command line and files");
+        st = hdo__fail(
+            e, HDO_E_CONFIG, "%s%d%s", t->base.rank == 0 ? "rank " : "", r,
+            " was started with another configuration or another version of hdo than rank 0; all ranks need the "
+            "same command line and files");
         if (t->base.rank != 0) hdo__fail(e, HDO_E_CONFIG, "%s", "");
     }
     hdo__free(all);
@@ -188,8 +193,9 @@ hdo_status hdo_transport_open(int abi, const char *version, const hdo_transport_
                               hdo_error *e) {
     *out = NULL;
     if (abi != HDO_TRANSPORT_ABI || strcmp(version, HDO_VERSION) != 0) {
-        return hdo__fail(e, HDO_E_ENGINE, "this plug-in is of hdo %s (interface %d), but the library is %s (interface %d)",
-                         HDO_VERSION, HDO_TRANSPORT_ABI, version, abi);
+        return hdo__fail(e, HDO_E_ENGINE,
+                         "this plug-in is of hdo %s (interface %d), but the library is %s (interface %d)", HDO_VERSION,
+                         HDO_TRANSPORT_ABI, version, abi);
     }
     hdo_status st = start(e);
     if (st != HDO_OK) return st;

@@ -37,7 +37,8 @@ void mpi_hear_reports(mpi_tp *t) {
     }
 }
 
-/* Rank 0, waiting itself: who keeps everybody? Writes "rank 2 (host b), rank 5 (host c)" and, to what, the best reason. */
+/* Rank 0, waiting itself: who keeps everybody? Writes "rank 2 (host b), rank 5 (host c)" and, to what, the best reason.
+ */
 static void name_late(const mpi_tp *t, const report *own, char *who, size_t cap, char *what, size_t what_cap) {
     const hdo_transport *b = &t->base;
     int direct = 0;

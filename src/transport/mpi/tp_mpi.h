@@ -21,7 +21,7 @@
 enum { HOST_MAX = 64, WHAT_MAX = 96, SHARE_HEADER = 8, RELAY_WINDOW = 32, SMALL_A_RANK = 8 };
 enum { TAG_RELAY = 1, TAG_REPORT = 2, TAG_MESSAGE = 3, TAG_ROW = 4 }; /* on the control communicator */
 
-typedef struct report { /* "I am waiting", or no longer; to rank 0 */
+typedef struct report {    /* "I am waiting", or no longer; to rank 0 */
     int32_t waiting, from; /* from: the rank it waits for, -1: all of them */
     int64_t step;
     double since_s; /* how long */
@@ -50,14 +50,14 @@ typedef struct mpi_tp {
 
     /* exchange */
     size_t ld;
-    int chunks;          /* of a row */
+    int chunks; /* of a row */
     int n_slots;
-    bool flushed;        /* everything of this step has been sent */
-    slot *slots;         /* (count) */
-    int *slot_of_pair;   /* (n / 2 + 1) */
-    int *slot_of_node;   /* (count) */
-    float *arrived;      /* (count, ld) */
-    MPI_Request *req;    /* (count, 2, chunks): receives, sends */
+    bool flushed;      /* everything of this step has been sent */
+    slot *slots;       /* (count) */
+    int *slot_of_pair; /* (n / 2 + 1) */
+    int *slot_of_node; /* (count) */
+    float *arrived;    /* (count, ld) */
+    MPI_Request *req;  /* (count, 2, chunks): receives, sends */
 
     /* agreement */
     unsigned char *share;       /* all ranks' blocks */
@@ -69,10 +69,10 @@ typedef struct mpi_tp {
     MPI_Request said_req;
 
     /* asynchronous messages */
-    mpi_post *posts; /* (n_posts) */
+    mpi_post *posts;         /* (n_posts) */
     int n_posts, n_with_row; /* the first n_with_row have room for a row */
-    float *inbox;    /* (ld) */
-    MPI_Request coming; /* the row of a message whose words are here */
+    float *inbox;            /* (ld) */
+    MPI_Request coming;      /* the row of a message whose words are here */
     int coming_from;
     int64_t coming_word[HDO_MESSAGE_WORDS + 1];
 } mpi_tp;
