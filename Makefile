@@ -3,7 +3,7 @@
 #   make          build            make check    install what is missing, build, run all tests
 #   make check-real  tests on the real data sets    make check-long  the long statistical suites
 #   make demo     the same, then the main job with a figure
-#   make bench    benchmarks       make asan     tests under AddressSanitizer and UBSan
+#   make bench    benchmarks       make asan     unit tests under AddressSanitizer and UBSan
 #   make bench-guard  instruction counts of small cases against the stored ones
 #   make format   clang-format     make install  PREFIX=/usr/local
 
@@ -53,11 +53,11 @@ bench-guard: deps
 
 asan: deps
 	@test -d $(BUILD)-asan || $(MESON) setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true -Dwerror=true
-	@tools/run-tests $(BUILD)-asan
+	@tools/run-tests $(BUILD)-asan --unit
 
 clang: deps
 	@test -d $(BUILD)-clang || CC=clang $(MESON) setup $(BUILD)-clang -Dwerror=true
-	@tools/run-tests $(BUILD)-clang
+	@tools/run-tests $(BUILD)-clang --unit
 
 install: all
 	@$(MESON) install -C $(BUILD)

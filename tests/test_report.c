@@ -131,6 +131,27 @@ static void test_report_compare_at_equal_bytes(void **state) {
                      HDO_E_DATA);
 }
 
+static void test_report_curve_difference(void **state) {
+    (void)state;
+    hdo_curve c;
+    char dir[256];
+    fake_run("left/seed-0", 0, 11, 1.0, 0.0, "completed");
+    fake_run("left/seed-1", 1, 11, 1.2, 0.0, "completed");
+    fake_run("left/seed-7", 7, 11, 9.0, 0.0, "completed"); /* no partner */
+    fake_run("right/seed-0", 0, 11, 0.9, 0.0, "completed");
+    fake_run("right/seed-1", 1, 9, 1.0, 0.0, "completed");
+    snprintf(dir, sizeof dir, "%s", in_folder("left"));
+    assert_int_equal(hdo_curve_difference(&c, dir, in_folder("right"), "step", "val/loss_mean", NULL), HDO_OK);
+    assert_true(c.n_runs == 2 && c.n_points == 9); /* as far as all of them go */
+    assert_true(fabs(c.mean[4] - 0.15) < 1e-12 && fabs(c.se[4] - 0.05) < 1e-12 && c.x[4] == 40.0);
+    hdo_curve_clear(&c);
+    assert_int_equal(hdo_curve_difference(&c, dir, in_folder("two"), "step", "val/loss_mean", NULL),
+                     HDO_OK); /* seed 1 */
+    hdo_curve_clear(&c);
+    fake_run("other/seed-9", 9, 11, 1.0, 0.0, "completed");
+    assert_int_equal(hdo_curve_difference(&c, dir, in_folder("other"), "step", "val/loss_mean", NULL), HDO_E_DATA);
+}
+
 static void test_report_figure_files(void **state) {
     (void)state;
     double x[] = {0, 1, 2}, y[] = {1.0, 0.5, 50.0}, z[] = {0, 0, 0};
@@ -239,10 +260,15 @@ static void test_report_sweep_rungs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_report_student_known_values), cmocka_unit_test(test_report_difference_paired_and_welch),
-        cmocka_unit_test(test_report_bundle_and_curve),     cmocka_unit_test(test_report_compare_at_equal_bytes),
-        cmocka_unit_test(test_report_figure_files),         cmocka_unit_test(test_report_page_is_self_contained),
-        cmocka_unit_test(test_report_sweep_points),         cmocka_unit_test(test_report_sweep_rungs),
+        cmocka_unit_test(test_report_student_known_values),
+        cmocka_unit_test(test_report_difference_paired_and_welch),
+        cmocka_unit_test(test_report_bundle_and_curve),
+        cmocka_unit_test(test_report_compare_at_equal_bytes),
+        cmocka_unit_test(test_report_curve_difference),
+        cmocka_unit_test(test_report_figure_files),
+        cmocka_unit_test(test_report_page_is_self_contained),
+        cmocka_unit_test(test_report_sweep_points),
+        cmocka_unit_test(test_report_sweep_rungs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -193,14 +193,9 @@ static void run_piece(void *ctx, int task, hdo_work *w) {
     const piece *q = &p->pieces[task];
     size_t n = (size_t)q->size, mark = hdo__arena_mark(w->arena);
     int32_t *label = hdo__arena_take(w->arena, n * sizeof *label);
-    float *in = hdo__arena_floats(w->arena, n * (size_t)p->ds->n_in);
-    p->ds->ops->gather(p->ds, q->idx, q->size, NULL, in, (int32_t *)in, label);
-    bool tokens = p->ds->vocab > 0;
-    hdo_batch b = {.size = q->size,
-                   .in = tokens ? NULL : in,
-                   .tok = tokens ? (const int32_t *)in : NULL,
-                   .label = label,
-                   .node = -1};
+    void *in = hdo__arena_take(w->arena, n * (size_t)p->ds->n_in * sizeof(float));
+    hdo_batch b = {.size = q->size, .node = -1};
+    hdo__batch_gather(&b, p->ds, q->idx, NULL, in, label);
     size_t ld = p->f->d + p->f->n_buf;
     int64_t *hits = p->hits + (size_t)task * (size_t)p->classes, left = q->size;
     hdo_status st = p->f->ops->evaluate(p->f, &b, p->x, ld, 1, w, &p->loss[task], &hits[q->label]);

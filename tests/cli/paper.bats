@@ -115,3 +115,17 @@ field() { python3 -c 'import json,sys; d=json.load(sys.stdin); print(eval(sys.ar
     run "$HDO" eval bad.safetensors --model logistic --data synthetic
     [ "$status" -eq 3 ]
 }
+
+@test "seeds: a signal ends every process, each saves itself, and the group goes on later" {
+    "$HDO" run demo --set steps=10000000 --set data.val=200 --set data.train=400 --threads 2 --seeds 0-1 -o s -q &
+    pid=$!
+    for _ in $(seq 100); do [ -s s/seed-0/metrics.jsonl ] && [ -s s/seed-1/metrics.jsonl ] && break; sleep 0.2; done
+    kill -TERM $pid
+    code=0
+    wait $pid || code=$?
+    [ "$code" -eq 143 ]
+    for k in 0 1; do
+        [ "$(field 'd["outcome"]' < s/seed-$k/summary.json)" = stopped ]
+        ls s/seed-$k/checkpoints/*.safetensors
+    done
+}
