@@ -155,6 +155,7 @@ static const hdo_paper_reading readings[] = {
     {"unit", "", "text, but inputs in [0, 1]", {"data.scaling=unit", NULL}},
     {"shared-streams", "", "text, but every node draws the same directions", {"zo.streams=shared", NULL}},
     {"heavy-ball", "", "text, but momentum without the factor 1 - m", {"*.momentum_kind=heavy-ball", NULL}},
+    {"short-warmup", "", "text, but only ten local steps before nodes meet", {"warmup=10", NULL}},
     {"balanced", "", "text, but zeroth-order rates from the measured noise", {"zo.lr=balanced", NULL}},
 };
 
