@@ -2,7 +2,7 @@
  *
  * What a run is made of. Only the files of this folder see it; a part never receives an hdo_run.
  *
- *   wire.c     configuration -> objects       run.c      the loop
+ *   wire.c     configuration -> objects       run.c      the loop          life.c   create, resume, destroy, views
  *   check.c    cross-field sense, names       rundir.c   folder, manifest, summary
  */
 #ifndef HDO_RUN_RUN_INTERNAL_H
@@ -118,6 +118,9 @@ hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t sc
 hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e); /* mpi.async and mpi.slow make sense here */
 hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e); /* all ranks fail if one does */
 hdo_status hdo__run_share_dir(hdo_run *r, hdo_status st, hdo_error *e); /* rank 0 tells where the folder is */
+
+/* Adds this rank's rows to the SHA-256 v, in node order (a step of a relay: life.c). ctx is the run. */
+void hdo__run_hash_rows(void *ctx, void *v, size_t first, size_t count);
 
 /* Simulated time of the nodes after a step (simclock.c). */
 void hdo__run_advance_clocks(hdo_run *r, const hdo_plan *plan);
