@@ -52,7 +52,7 @@ bench-guard: deps
 	@bench/guard --build $(BUILD)
 
 asan: deps
-	@test -d $(BUILD)-asan || $(MESON) setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true -Dwerror=true
+	@test -d $(BUILD)-asan || $(MESON) setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true
 	@tools/run-tests $(BUILD)-asan --unit
 
 clang: deps

@@ -48,5 +48,10 @@ void hdo__error_prefix(hdo_error *e, const char *fmt, ...) {
     int n = vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     va_end(ap);
     if (n < 0 || (size_t)n >= sizeof e->msg) return;
-    snprintf(e->msg + n, sizeof e->msg - (size_t)n, ": %s", old);
+    size_t at = (size_t)n, room = sizeof e->msg - at - 1, len = strlen(old);
+    if (room < 2) return;
+    memcpy(e->msg + at, ": ", 2);
+    if (len > room - 2) len = room - 2; /* cut, as everywhere */
+    memcpy(e->msg + at + 2, old, len);
+    e->msg[at + 2 + len] = '\0';
 }
