@@ -30,11 +30,21 @@ typedef struct job {
     hdo_arena arena;
 } job;
 
-static void do_fwd(job *j) { j->t->attn_fwd(&j->s, j->qkv, j->out, j->lse, &j->arena); }
-static void do_bwd(job *j) { j->t->attn_bwd(&j->s, j->qkv, j->out, j->lse, j->dout, j->dqkv, &j->arena); }
-static void do_jvp(job *j) { j->t->attn_jvp(&j->s, j->k, j->qkv, j->tan, j->out, j->dqkv, &j->arena); }
-static void do_exp(job *j) { j->t->vexp(j->n, j->x, j->y); }
-static void do_gelu(job *j) { j->t->gelu(j->n, j->x, j->y, j->dy); }
+static void do_fwd(job *j) {
+    j->t->attn_fwd(&j->s, j->qkv, j->out, j->lse, &j->arena);
+}
+static void do_bwd(job *j) {
+    j->t->attn_bwd(&j->s, j->qkv, j->out, j->lse, j->dout, j->dqkv, &j->arena);
+}
+static void do_jvp(job *j) {
+    j->t->attn_jvp(&j->s, j->k, j->qkv, j->tan, j->out, j->dqkv, &j->arena);
+}
+static void do_exp(job *j) {
+    j->t->vexp(j->n, j->x, j->y);
+}
+static void do_gelu(job *j) {
+    j->t->gelu(j->n, j->x, j->y, j->dy);
+}
 static void do_mask(job *j) { /* the random words of one pass, in the chunks the kernels use */
     for (size_t off = 0; off < j->n / 2; off += 4096) hdo__rng_bits(j->s.mask, off, 4096, j->bits);
 }

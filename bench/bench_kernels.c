@@ -101,10 +101,10 @@ typedef struct gemm_case {
     float *A, *B, *C;
 } gemm_case;
 
-#define GEMM_CALL(fn, name) \
-    static void fn(void *arg) { \
-        const gemm_case *g = arg; \
-        name(g->ta, g->tb, g->M, g->N, g->K, 1, g->A, g->ta ? g->M : g->K, g->B, g->tb ? g->K : g->N, 0, g->C, g->N); \
+#define GEMM_CALL(fn, name)                                                                                            \
+    static void fn(void *arg) {                                                                                        \
+        const gemm_case *g = arg;                                                                                      \
+        name(g->ta, g->tb, g->M, g->N, g->K, 1, g->A, g->ta ? g->M : g->K, g->B, g->tb ? g->K : g->N, 0, g->C, g->N);  \
     }
 GEMM_CALL(gemm_own, own->gemm)
 GEMM_CALL(gemm_auto, hdo__kernels(HDO_KERNELS_AUTO)->gemm)
@@ -142,24 +142,24 @@ typedef struct conv_case {
 #ifdef HDO_HAVE_ONEDNN
     dnnl_primitive_t prim[3];
     dnnl_exec_arg_t args[3][3];
-    dnnl_primitive_t reorder[3][3];      /* from or to the plain layout; NULL: oneDNN uses it as it is */
+    dnnl_primitive_t reorder[3][3]; /* from or to the plain layout; NULL: oneDNN uses it as it is */
     dnnl_exec_arg_t turn[3][3][2];
     dnnl_stream_t stream;
 #endif
 } conv_case;
 
-#define CONV_CALLS(who) \
-    static void who##_fwd(void *p) { \
-        conv_case *k = p; \
-        k->who->conv_fwd(&k->c, k->x, k->w, k->bias, k->out, &k->a); \
-    } \
-    static void who##_bwd_x(void *p) { \
-        conv_case *k = p; \
-        k->who->conv_bwd_x(&k->c, k->y, k->w, k->dx, &k->a); \
-    } \
-    static void who##_bwd_w(void *p) { \
-        conv_case *k = p; \
-        k->who->conv_bwd_w(&k->c, k->x, k->y, k->dw, NULL, &k->a); \
+#define CONV_CALLS(who)                                                                                                \
+    static void who##_fwd(void *p) {                                                                                   \
+        conv_case *k = p;                                                                                              \
+        k->who->conv_fwd(&k->c, k->x, k->w, k->bias, k->out, &k->a);                                                   \
+    }                                                                                                                  \
+    static void who##_bwd_x(void *p) {                                                                                 \
+        conv_case *k = p;                                                                                              \
+        k->who->conv_bwd_x(&k->c, k->y, k->w, k->dx, &k->a);                                                           \
+    }                                                                                                                  \
+    static void who##_bwd_w(void *p) {                                                                                 \
+        conv_case *k = p;                                                                                              \
+        k->who->conv_bwd_w(&k->c, k->x, k->y, k->dw, NULL, &k->a);                                                     \
     }
 CONV_CALLS(ref)
 CONV_CALLS(fast)
@@ -272,16 +272,27 @@ static void dnn_run_plain(conv_case *k, int p, int result) {
         if (i != result && k->reorder[p][i] != NULL)
             dnnl_primitive_execute(k->reorder[p][i], k->stream, 2, k->turn[p][i]);
     dnnl_primitive_execute(k->prim[p], k->stream, 3, k->args[p]);
-    if (k->reorder[p][result] != NULL)
-        dnnl_primitive_execute(k->reorder[p][result], k->stream, 2, k->turn[p][result]);
+    if (k->reorder[p][result] != NULL) dnnl_primitive_execute(k->reorder[p][result], k->stream, 2, k->turn[p][result]);
     dnnl_stream_wait(k->stream);
 }
-static void dnn_fwd(void *p) { dnn_run(p, 0); }
-static void dnn_bwd_x(void *p) { dnn_run(p, 1); }
-static void dnn_bwd_w(void *p) { dnn_run(p, 2); }
-static void plain_fwd(void *p) { dnn_run_plain(p, 0, 2); }
-static void plain_bwd_x(void *p) { dnn_run_plain(p, 1, 0); }
-static void plain_bwd_w(void *p) { dnn_run_plain(p, 2, 1); }
+static void dnn_fwd(void *p) {
+    dnn_run(p, 0);
+}
+static void dnn_bwd_x(void *p) {
+    dnn_run(p, 1);
+}
+static void dnn_bwd_w(void *p) {
+    dnn_run(p, 2);
+}
+static void plain_fwd(void *p) {
+    dnn_run_plain(p, 0, 2);
+}
+static void plain_bwd_x(void *p) {
+    dnn_run_plain(p, 1, 0);
+}
+static void plain_bwd_w(void *p) {
+    dnn_run_plain(p, 2, 1);
+}
 #define HAVE_DNN 1
 #endif
 
@@ -302,7 +313,10 @@ static void bench_conv(const char *net, int B, int C, int side, int O, int k, in
     double flops = 2.0 * B * O * c->Ho * c->Wo * C * k * k;
 #ifdef HAVE_DNN
     dnn_make(&q);
-#define DNN(pass) , {"onednn_blocked", dnn_##pass, 0}, {"onednn_plain", plain_##pass, 0}
+#define DNN(pass)                                                                                                      \
+    , {"onednn_blocked", dnn_##pass, 0}, {                                                                             \
+        "onednn_plain", plain_##pass, 0                                                                                \
+    }
 #else
 #define DNN(pass)
 #endif
@@ -348,21 +362,20 @@ int main(int argc, char **argv) {
     need(dnnl_engine_create(&engine, dnnl_cpu, 0), "engine (set OMP_NUM_THREADS=1)");
 #endif
     printf("bench,shape,backend,threads,reps,median_s,p10_s,p90_s,gflops\n");
-    static const int nt[][3] = {{1024, 1024, 1024}, {10000, 10, 784}, {10000, 80, 784}, {10000, 400, 784},
-                                {10000, 2800, 784}, {256, 128, 784},  {256, 128, 128},  {10000, 128, 784},
-                                {8, 128, 784},      {2, 10, 784},     {256, 128, 392},  {32, 128, 784},
-                                {32, 128, 392},     {32, 10, 128},    {8, 128, 128},    {8, 10, 128},
-                                {16, 128, 784},     {24, 128, 784},   {64, 128, 784},   {33024, 12, 4},
-                                {33024, 16, 4},     {33024, 4, 16},   {4096, 16, 64},   {10, 10, 512},
-                                {50, 10, 512},      {256, 10, 128},   {128, 784, 128},  {2, 10, 3072}};
+    static const int nt[][3] = {
+        {1024, 1024, 1024}, {10000, 10, 784},  {10000, 80, 784}, {10000, 400, 784}, {10000, 2800, 784}, {256, 128, 784},
+        {256, 128, 128},    {10000, 128, 784}, {8, 128, 784},    {2, 10, 784},      {256, 128, 392},    {32, 128, 784},
+        {32, 128, 392},     {32, 10, 128},     {8, 128, 128},    {8, 10, 128},      {16, 128, 784},     {24, 128, 784},
+        {64, 128, 784},     {33024, 12, 4},    {33024, 16, 4},   {33024, 4, 16},    {4096, 16, 64},     {10, 10, 512},
+        {50, 10, 512},      {256, 10, 128},    {128, 784, 128},  {2, 10, 3072}};
     for (size_t i = 0; i < sizeof nt / sizeof nt[0]; i++) bench_gemm(false, true, nt[i][0], nt[i][1], nt[i][2]);
-    static const int nn[][3] = {{8, 128, 128}, {8, 128, 10},   {32, 128, 10},   {32, 392, 128}, {256, 392, 128},
-                                {256, 128, 10}, {33024, 4, 12}, {33024, 4, 16}, {33024, 16, 4}, {64, 128, 128},
-                                {50, 512, 10},  {16, 512, 512}};
+    static const int nn[][3] = {{8, 128, 128},   {8, 128, 10},   {32, 128, 10},  {32, 392, 128},
+                                {256, 392, 128}, {256, 128, 10}, {33024, 4, 12}, {33024, 4, 16},
+                                {33024, 16, 4},  {64, 128, 128}, {50, 512, 10},  {16, 512, 512}};
     for (size_t i = 0; i < sizeof nn / sizeof nn[0]; i++) bench_gemm(false, false, nn[i][0], nn[i][1], nn[i][2]);
-    static const int tn[][3] = {{10, 784, 2},    {128, 784, 8},  {128, 128, 8},  {10, 128, 8},   {128, 392, 32},
-                                {10, 128, 32},   {128, 392, 256}, {10, 128, 256}, {12, 4, 33024}, {16, 4, 33024},
-                                {4, 16, 33024},  {10, 512, 50},  {10, 784, 256}, {128, 784, 32}, {128, 784, 64}};
+    static const int tn[][3] = {{10, 784, 2},   {128, 784, 8},   {128, 128, 8},  {10, 128, 8},   {128, 392, 32},
+                                {10, 128, 32},  {128, 392, 256}, {10, 128, 256}, {12, 4, 33024}, {16, 4, 33024},
+                                {4, 16, 33024}, {10, 512, 50},   {10, 784, 256}, {128, 784, 32}, {128, 784, 64}};
     for (size_t i = 0; i < sizeof tn / sizeof tn[0]; i++) bench_gemm(true, false, tn[i][0], tn[i][1], tn[i][2]);
     static const int batch[] = {32, 64, 256};
     for (int i = 0; i < 3; i++) {

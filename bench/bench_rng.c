@@ -26,22 +26,35 @@ static hdo_stream stream(void) {
     return hdo__stream(42, HDO_RNG_TEST, 0, 0, 0);
 }
 
-static void run_normal(work *w) { w->t->rng_normal(stream(), 0, w->n, w->x); }
-static void run_uniform(work *w) { w->t->rng_uniform(stream(), 0, w->n, w->x); }
-static void run_rademacher(work *w) { w->t->rng_rademacher(stream(), 0, w->n, w->x); }
-static void run_bits(work *w) { w->t->rng_bits(stream(), 0, w->n, (uint32_t *)(void *)w->x); }
-static void run_dot(work *w) { w->sink = w->t->dot(w->n, w->x, w->y); }
-static void run_axpy(work *w) { w->t->axpy(w->n, 1e-6f, w->x, w->y); }
-static void run_average(work *w) { w->t->average(w->n, w->x, w->y); }
+static void run_normal(work *w) {
+    w->t->rng_normal(stream(), 0, w->n, w->x);
+}
+static void run_uniform(work *w) {
+    w->t->rng_uniform(stream(), 0, w->n, w->x);
+}
+static void run_rademacher(work *w) {
+    w->t->rng_rademacher(stream(), 0, w->n, w->x);
+}
+static void run_bits(work *w) {
+    w->t->rng_bits(stream(), 0, w->n, (uint32_t *)(void *)w->x);
+}
+static void run_dot(work *w) {
+    w->sink = w->t->dot(w->n, w->x, w->y);
+}
+static void run_axpy(work *w) {
+    w->t->axpy(w->n, 1e-6f, w->x, w->y);
+}
+static void run_average(work *w) {
+    w->t->average(w->n, w->x, w->y);
+}
 
 static const struct {
     const char *name;
     void (*run)(work *w);
     size_t small;
 } bench[] = {
-    {"normal", run_normal, SHORT_RNG},         {"uniform", run_uniform, SHORT_RNG},
-    {"rademacher", run_rademacher, SHORT_RNG}, {"bits", run_bits, SHORT_RNG},
-    {"dot", run_dot, SHORT_VEC},               {"axpy", run_axpy, SHORT_VEC},
+    {"normal", run_normal, SHORT_RNG},   {"uniform", run_uniform, SHORT_RNG}, {"rademacher", run_rademacher, SHORT_RNG},
+    {"bits", run_bits, SHORT_RNG},       {"dot", run_dot, SHORT_VEC},         {"axpy", run_axpy, SHORT_VEC},
     {"average", run_average, SHORT_VEC},
 };
 

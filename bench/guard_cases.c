@@ -2,7 +2,8 @@
  *
  * Fixed small pieces of work for bench/guard, which counts their instructions: `guard_cases NAME` does one, once warmed
  * up, inside the function `counted` (callgrind's --toggle-collect), so that loading, wiring and data do not count.
- * `guard_cases --list` prints the names. One thread, own data, no clock: the count is the same whatever the machine does.
+ * `guard_cases --list` prints the names. One thread, own data, no clock: the count is the same whatever the machine
+ * does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,9 @@ static void (*work)(void *);
 static void *work_arg;
 
 void counted(void); /* external and never inlined: callgrind finds it by name */
-__attribute__((noinline)) void counted(void) { work(work_arg); }
+__attribute__((noinline)) void counted(void) {
+    work(work_arg);
+}
 
 static void count(void (*fn)(void *), void *arg) {
     fn(arg); /* tables, page faults, lazy binding */
@@ -87,8 +90,8 @@ static void steps(const char *name) {
                              *const sim[] = {"population.zo.estimator", "forward-sim", NULL},
                              *const fd[] = {"population.zo.estimator", "fd", NULL},
                              *const evaluate[] = {"eval.every", "1", NULL},
-                             *const many[] = {"model", "quadratic", "model.dim", "10", "data", "none",
-                                              "population.zo.count", "2000", NULL};
+                             *const many[] = {"model", "quadratic",           "model.dim", "10", "data",
+                                              "none",  "population.zo.count", "2000",      NULL};
     static const struct {
         const char *name;
         const char *const *set;
@@ -137,10 +140,12 @@ static void network(const char *name) {
         int side = colour ? 32 : 28, classes = tokens ? 2 : 10, B = all[i].B;
         const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
         pass q = {.K = all[i].K};
-        q.net = tokens ? hdo__net_create(k, 1, 1, 258, 6, classes) : hdo__net_create(k, colour ? 3 : 1, side, side, 0, classes);
+        q.net = tokens ? hdo__net_create(k, 1, 1, 258, 6, classes)
+                       : hdo__net_create(k, colour ? 3 : 1, side, side, 0, classes);
         hdo_net_words words = {.classes = classes, .dropout = 0.1};
         hdo_error e;
-        if (q.net == NULL || hdo__net_parse(q.net, hdo__model_text(all[i].model, false), &words, &e) != HDO_OK) die("no net");
+        if (q.net == NULL || hdo__net_parse(q.net, hdo__model_text(all[i].model, false), &words, &e) != HDO_OK)
+            die("no net");
         hdo__net_plan(q.net);
         size_t d = q.net->params.total, n = (size_t)B * q.net->value[0].n;
         float *in = get(n * sizeof(float));
@@ -163,10 +168,10 @@ static void network(const char *name) {
 static const struct {
     const char *name;
     void (*run)(const char *name);
-} cases[] = {{"normals", vectors},          {"vectors", vectors},          {"step-fo", steps},
-             {"step-forward-law", steps},   {"step-forward-sim", steps},   {"step-fd", steps},
-             {"evaluate", steps},           {"many-nodes", steps},         {"grad-mlp", network},
-             {"grad-cnn3", network},        {"grad-transformer", network}, {"grad-resnet18", network},
+} cases[] = {{"normals", vectors},        {"vectors", vectors},          {"step-fo", steps},
+             {"step-forward-law", steps}, {"step-forward-sim", steps},   {"step-fd", steps},
+             {"evaluate", steps},         {"many-nodes", steps},         {"grad-mlp", network},
+             {"grad-cnn3", network},      {"grad-transformer", network}, {"grad-resnet18", network},
              {"many-cnn3", network}};
 
 int main(int argc, char **argv) {

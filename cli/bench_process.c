@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Benchmarks that need processes of their own: how long the program takes to start, what a run costs around its steps, and
- * the same steps on one rank and on two. Child processes are this program; what they print goes nowhere.
+ * Benchmarks that need processes of their own: how long the program takes to start, what a run costs around its steps,
+ * and the same steps on one rank and on two. Child processes are this program; what they print goes nowhere.
  */
 #define _GNU_SOURCE
 #include "cmd_bench.h"
@@ -24,7 +24,7 @@ typedef struct usage {
 
 /* Runs this program with the arguments (NULL-terminated) and waits for it. */
 static usage run_self(const char *const *args) {
-    char *argv[ARGS] = {(char *)(uintptr_t)"hdo"};
+    char *argv[ARGS] = {(char *)(uintptr_t) "hdo"};
     for (int k = 0; args[k] != NULL && k + 2 < ARGS; k++) argv[k + 1] = (char *)(uintptr_t)args[k];
     usage u = {.code = -1};
     double t0 = cli_now_s();
@@ -41,14 +41,20 @@ static usage run_self(const char *const *args) {
     struct rusage r;
     if (wait4(pid, &status, 0, &r) != pid) return u;
     u.wall_s = cli_now_s() - t0;
-    u.cpu_s = (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) + 1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+    u.cpu_s =
+        (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) + 1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
     u.peak_bytes = (size_t)r.ru_maxrss * 1024;
     u.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     return u;
 }
 
 static hdo_bench_row row_of(const char *name, const char *shape, int ranks) {
-    hdo_bench_row row = {.threads = 1, .ranks = ranks, .calls = 1, .unit = "", .limit = "", .fraction = (double)NAN,
+    hdo_bench_row row = {.threads = 1,
+                         .ranks = ranks,
+                         .calls = 1,
+                         .unit = "",
+                         .limit = "",
+                         .fraction = (double)NAN,
                          .busy = (double)NAN};
     snprintf(row.name, sizeof row.name, "%s", name);
     snprintf(row.shape, sizeof row.shape, "%s", shape);
@@ -98,8 +104,23 @@ static void ranks_case(const bench_out *out, const char *dir) {
         return;
     }
     for (int ranks = 1; ranks <= 2; ranks++) {
-        const char *const args[] = {"run", "e2", "--engine", "mpi", "--np", ranks == 1 ? "1" : "2", "--threads", "1",
-                                    "--set", "steps=100", "--eval-every", "0", "--force", "-q", "-o", dir, NULL};
+        const char *const args[] = {"run",
+                                    "e2",
+                                    "--engine",
+                                    "mpi",
+                                    "--np",
+                                    ranks == 1 ? "1" : "2",
+                                    "--threads",
+                                    "1",
+                                    "--set",
+                                    "steps=100",
+                                    "--eval-every",
+                                    "0",
+                                    "--force",
+                                    "-q",
+                                    "-o",
+                                    dir,
+                                    NULL};
         hdo_bench_row row = row_of("ranks/e2/step", "280 nodes, d 7850, one thread a rank", ranks);
         double t[3];
         for (int k = 0; k < 3; k++) {
@@ -129,7 +150,9 @@ const char *bench_process_name(int i, bool *quick) {
     return names[i];
 }
 
-static bool wanted(const char *name, int i) { return name == NULL ? i < QUICK : hdo_bench_selects(name, names[i]); }
+static bool wanted(const char *name, int i) {
+    return name == NULL ? i < QUICK : hdo_bench_selects(name, names[i]);
+}
 
 bool bench_process_has(const char *name) {
     bool any = false;

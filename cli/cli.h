@@ -67,7 +67,7 @@ hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e);
 /* Signals: the first SIGINT or SIGTERM asks for a stop at the end of the step, the second ends the process at once;
  * SIGUSR1 asks for a checkpoint. */
 void cli_catch_signals(void);
-int cli_signal(void);          /* 0, SIGINT or SIGTERM */
+int cli_signal(void);           /* 0, SIGINT or SIGTERM */
 bool cli_take_checkpoint(void); /* true once after each SIGUSR1 */
 
 /* What to ask a run for between steps (hdo_hooks.asked): signals, and the stop file of `hdo run --np`. */
@@ -80,7 +80,8 @@ typedef struct cli_launch {
     const char *hostfile; /* may be NULL */
     const char *dir;      /* of the results, for messages; may be NULL */
 } cli_launch;
-int cli_launch_mpi(const cli_launch *l, int argc, char **argv); /* runs `hdo argv...` on np ranks; returns the exit code */
+int cli_launch_mpi(const cli_launch *l, int argc,
+                   char **argv); /* runs `hdo argv...` on np ranks; returns the exit code */
 
 /* Progress of a run on stderr: one line that rewrites itself on a terminal, a plain line now and then otherwise. */
 typedef struct cli_progress {

@@ -10,12 +10,16 @@
 
 static const char help_text[] =
     "Usage: hdo bench [NAME] [OPTIONS]\n\n"
-    "Times kernels, one node-step and one evaluation of the experiments, whole runs, and cost against nodes, coordinates,\n"
-    "threads and ranks. Every row: median, 10th and 90th percentile, processor time, rate, fraction of a limit measured in\n"
+    "Times kernels, one node-step and one evaluation of the experiments, whole runs, and cost against nodes, "
+    "coordinates,\n"
+    "threads and ranks. Every row: median, 10th and 90th percentile, processor time, rate, fraction of a limit "
+    "measured in\n"
     "the same process (fma: multiply-adds in registers; triad: memory; normals: our generator in cache), allocations,\n"
     "most resident memory, and how many processors other programs kept busy meanwhile.\n\n"
-    "NAME is a case or the beginning of one up to a slash (step, step/e2, gemm, eval/e1); without it the quick cases run,\n"
-    "in less than a minute; 'all' runs everything, which takes some minutes. Cases whose data is not here are skipped.\n\n"
+    "NAME is a case or the beginning of one up to a slash (step, step/e2, gemm, eval/e1); without it the quick cases "
+    "run,\n"
+    "in less than a minute; 'all' runs everything, which takes some minutes. Cases whose data is not here are "
+    "skipped.\n\n"
     "  --list               names of the cases, * for the quick ones\n"
     "  --threads N          threads of steps, evaluations and runs (default: as a run chooses); kernels use one\n"
     "  --cpu                statistics of processor time, not of wall time: for one thread on a busy machine\n"
@@ -38,8 +42,8 @@ static const char *seconds_text(double s, char buf[32]) {
 
 static void print_header(void) {
     cli_style s = cli_style_for(stdout);
-    printf("%s%-27s %-38s %3s %5s %9s %9s %9s %9s %14s %13s %6s %8s %5s%s\n", s.bold, "case", "shape", "thr", "n", "median",
-           "p10", "p90", "cpu", "rate", "of limit", "allocs", "peak MB", "busy", s.off);
+    printf("%s%-27s %-38s %3s %5s %9s %9s %9s %9s %14s %13s %6s %8s %5s%s\n", s.bold, "case", "shape", "thr", "n",
+           "median", "p10", "p90", "cpu", "rate", "of limit", "allocs", "peak MB", "busy", s.off);
 }
 
 static void print_row(const hdo_bench_row *r) {
@@ -62,11 +66,14 @@ static void print_number(FILE *f, const char *before, double v, const char *none
     }
 }
 
-static void print_json(const hdo_bench_row *r, bool first) { /* names and shapes hold no character that JSON would escape */
+static void print_json(const hdo_bench_row *r,
+                       bool first) { /* names and shapes hold no character that JSON would escape */
     printf("%s\n  {\"name\": \"%s\", \"shape\": \"%s\", \"threads\": %d, \"ranks\": %d, \"n\": %d, \"calls\": %lld",
            first ? "" : ",", r->name, r->shape, r->threads, r->ranks, r->s.n, (long long)r->calls);
-    const double v[] = {r->s.median, r->s.p10, r->s.p90, r->s.min, r->cpu_s, r->rate, r->fraction, r->allocations, r->busy};
-    static const char *const key[] = {"median_s", "p10_s", "p90_s", "min_s", "cpu_s", "rate", "fraction", "allocations", "busy"};
+    const double v[] = {r->s.median, r->s.p10,    r->s.p90,       r->s.min, r->cpu_s,
+                        r->rate,     r->fraction, r->allocations, r->busy};
+    static const char *const key[] = {"median_s", "p10_s",    "p90_s",       "min_s", "cpu_s",
+                                      "rate",     "fraction", "allocations", "busy"};
     for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) {
         printf(", \"%s\": ", key[k]);
         print_number(stdout, "", v[k], "null");
@@ -97,7 +104,9 @@ void bench_put(const bench_out *out, const hdo_bench_row *row) {
     ++*out->rows;
 }
 
-static void on_row(void *ctx, const hdo_bench_row *row) { bench_put(ctx, row); }
+static void on_row(void *ctx, const hdo_bench_row *row) {
+    bench_put(ctx, row);
+}
 static void on_note(void *ctx, const char *message) {
     (void)ctx;
     cli_note("%s", message);
@@ -125,13 +134,16 @@ static void cpu_name(char *buf, size_t cap) {
 
 static void list(void) {
     bool quick;
-    for (int i = 0; bench_process_name(i, &quick) != NULL; i++) printf("%c %s\n", quick ? '*' : ' ', bench_process_name(i, &quick));
-    for (int i = 0; hdo_bench_case_name(i, &quick) != NULL; i++) printf("%c %s\n", quick ? '*' : ' ', hdo_bench_case_name(i, NULL));
+    for (int i = 0; bench_process_name(i, &quick) != NULL; i++)
+        printf("%c %s\n", quick ? '*' : ' ', bench_process_name(i, &quick));
+    for (int i = 0; hdo_bench_case_name(i, &quick) != NULL; i++)
+        printf("%c %s\n", quick ? '*' : ' ', hdo_bench_case_name(i, NULL));
 }
 
 static bool library_has(const char *name) {
     bool any = name == NULL || strcmp(name, "limit") == 0;
-    for (int i = 0; hdo_bench_case_name(i, NULL) != NULL && !any; i++) any = hdo_bench_selects(name, hdo_bench_case_name(i, NULL));
+    for (int i = 0; hdo_bench_case_name(i, NULL) != NULL && !any; i++)
+        any = hdo_bench_selects(name, hdo_bench_case_name(i, NULL));
     return any;
 }
 
@@ -161,7 +173,8 @@ static int parse(int argc, char **argv, bench_args *a) {
         case 'h': fputs(help_text, stdout); return 0;
         case LIST: list(); return 0;
         case THREADS:
-            if (!cli_int(optarg, 1, 4096, &v)) return cli_usage_error("bench", "--threads takes 1 to 4096; got '%s'", optarg);
+            if (!cli_int(optarg, 1, 4096, &v))
+                return cli_usage_error("bench", "--threads takes 1 to 4096; got '%s'", optarg);
             a->o.threads = (int)v;
             break;
         case SECONDS:
@@ -190,7 +203,8 @@ static FILE *open_csv(const char *path) {
     FILE *f = fopen(path, "a");
     if (f != NULL && fresh) {
         fputs("date,version,case,shape,threads,ranks,n,median_s,p10_s,p90_s,cpu_s,rate,unit,limit,fraction,allocations,"
-              "peak_bytes,busy\n", f);
+              "peak_bytes,busy\n",
+              f);
     }
     return f;
 }
@@ -211,7 +225,8 @@ int cmd_bench(int argc, char **argv) {
         return cli_fail(&e);
     }
     cli_catch_signals();
-    if (a.json) printf("{\"version\": \"%s\", \"date\": \"%s\", \"cpu\": \"%s\", \"rows\": [", hdo_version(), date, cpu);
+    if (a.json)
+        printf("{\"version\": \"%s\", \"date\": \"%s\", \"cpu\": \"%s\", \"rows\": [", hdo_version(), date, cpu);
     a.o.ctx = &out;
     a.o.row = on_row;
     a.o.note = on_note;

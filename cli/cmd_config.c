@@ -54,7 +54,8 @@ int cmd_config(int argc, char **argv) {
     if (strcmp(verb, "schema") == 0) return print_text(hdo_config_schema());
     if (strcmp(verb, "help") == 0) return print_text(hdo_config_help(source));
     bool show = strcmp(verb, "show") == 0;
-    if (!show && strcmp(verb, "check") != 0) return cli_usage_error("config", "'%s' is not show, check, schema or help", verb);
+    if (!show && strcmp(verb, "check") != 0)
+        return cli_usage_error("config", "'%s' is not show, check, schema or help", verb);
     hdo_error e = {0};
     hdo_config *c = malloc(sizeof *c);
     if (c == NULL) return 1;

@@ -44,16 +44,21 @@ static void json_text(const char *key, const char *s) {
     printf("\"%s\": \"", key);
     for (; *s != '\0'; s++) {
         unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') printf("\\%c", c);
-        else if (c < 0x20) printf("\\u%04x", c);
-        else putchar(c);
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c < 0x20)
+            printf("\\u%04x", c);
+        else
+            putchar(c);
     }
     putchar('"');
 }
 
 static void json_real(const char *key, double v) {
-    if (isfinite(v)) printf("\"%s\": %.17g", key, v);
-    else printf("\"%s\": null", key);
+    if (isfinite(v))
+        printf("\"%s\": %.17g", key, v);
+    else
+        printf("\"%s\": null", key);
 }
 
 static void json_info(const hdo_data_info *d) {
@@ -111,8 +116,8 @@ static int do_get(const args *a) {
     for (int i = 0; i < a->n_names; i++) {
         hdo_error e = {0};
         hdo_data_info d;
-        const hdo_data_get_options o = {.from = a->from, .via = a->via, .offline = a->offline, .force = a->force,
-                                        .quiet = cli_quiet()};
+        const hdo_data_get_options o = {
+            .from = a->from, .via = a->via, .offline = a->offline, .force = a->force, .quiet = cli_quiet()};
         if (hdo_data_get(a->name[i], &o, &d, &e) != HDO_OK) return cli_fail(&e);
         if (a->json) {
             json_info(&d);
@@ -201,8 +206,10 @@ static void print_stats(const hdo_data_stats *t, const char *name, const char *w
     const int shown = t->classes < 16 ? t->classes : 16;
     for (int c = 0; c < shown; c++) {
         const char *word = hdo_data_class_name(name, c);
-        if (word != NULL) printf(" %s %lld", word, (long long)t->per_class[c]);
-        else printf(" %lld", (long long)t->per_class[c]);
+        if (word != NULL)
+            printf(" %s %lld", word, (long long)t->per_class[c]);
+        else
+            printf(" %lld", (long long)t->per_class[c]);
     }
     printf("%s\n  sha256      %s\n", shown < t->classes ? " ..." : "", t->sha256);
 }

@@ -17,7 +17,8 @@ enum { PARTS = 3, SEEDS_MAX = 64 };
 static const char help_text[] =
     "Usage: hdo demo [-o DIR] [--seeds N] [-q]\n\n"
     "Trains softmax regression on generated data with three populations: first-order nodes alone, zeroth-order nodes\n"
-    "alone, and both together. Prints a table with standard errors over seeds, says what the theory predicts and whether\n"
+    "alone, and both together. Prints a table with standard errors over seeds, says what the theory predicts and "
+    "whether\n"
     "it came true, and draws the curves.\n\n"
     "  -o, --output DIR  folder for runs and figure (default: demo)\n"
     "  --seeds N         seeds per population (default: 8)\n"
@@ -29,7 +30,8 @@ typedef struct part {
     double mean, se, noise; /* noise: of the mean model, in units of one first-order node; from theory */
 } part;
 
-static hdo_status run_one(const hdo_config *c, const char *dir, cli_progress *progress, part *p, int seed, hdo_error *e) {
+static hdo_status run_one(const hdo_config *c, const char *dir, cli_progress *progress, part *p, int seed,
+                          hdo_error *e) {
     hdo_run *r = NULL;
     hdo_stop why = HDO_RUNNING;
     hdo_status st = hdo_run_create(&r, c, NULL, e);
@@ -71,23 +73,29 @@ static void explain(const hdo_config *c, size_t d, part *p) {
     p[0].noise = 1.0 / n1;
     p[1].noise = a0 / n0;
     p[2].noise = (n0 * a0 + n1) / (n * n);
-    printf("\nWhy: a zeroth-order node with rv = %lld random vectors in d = %zu dimensions is %.2f times as noisy as a\n"
-           "first-order node. Adding %g of them to %g first-order nodes lowers the noise of the average model as long as\n"
-           "that ratio is below 2 + n0/n1 = %.2f, i.e. rv > (d+1) n1/n = %.1f. Predicted noise, one first-order node = 1:\n"
-           "%.3f for the hybrid, %.3f and %.3f for its parts.\n",
-           (long long)c->population[1].rv, d, h.noise_ratio, n0, n1, h.threshold,
-           hdo_theory_zo_rv(d, (int)n0, (int)n1, 1.0, 1.0, 0.0, 2.0), p[2].noise, p[0].noise, p[1].noise);
+    printf(
+        "\nWhy: a zeroth-order node with rv = %lld random vectors in d = %zu dimensions is %.2f times as noisy as a\n"
+        "first-order node. Adding %g of them to %g first-order nodes lowers the noise of the average model as long as\n"
+        "that ratio is below 2 + n0/n1 = %.2f, i.e. rv > (d+1) n1/n = %.1f. Predicted noise, one first-order node = "
+        "1:\n"
+        "%.3f for the hybrid, %.3f and %.3f for its parts.\n",
+        (long long)c->population[1].rv, d, h.noise_ratio, n0, n1, h.threshold,
+        hdo_theory_zo_rv(d, (int)n0, (int)n1, 1.0, 1.0, 0.0, 2.0), p[2].noise, p[0].noise, p[1].noise);
 }
 
 static void verdict(const part *p, int seeds) {
     double za = paired_z(&p[2], &p[0], seeds), zb = paired_z(&p[2], &p[1], seeds);
     cli_style s = cli_style_for(stdout);
     if (za > 2.0 && zb > 2.0) {
-        printf("\n%sThe hybrid beats both parts%s (paired over %d seeds: z = %.1f against first order alone, %.1f against "
-               "zeroth order alone).\n", s.green, s.off, seeds, za, zb);
+        printf(
+            "\n%sThe hybrid beats both parts%s (paired over %d seeds: z = %.1f against first order alone, %.1f against "
+            "zeroth order alone).\n",
+            s.green, s.off, seeds, za, zb);
     } else {
-        printf("\nNot decided here: paired over %d seeds the hybrid is ahead with z = %.1f (first order alone) and %.1f "
-               "(zeroth order alone); z > 2 in both would settle it.\n", seeds, za, zb);
+        printf(
+            "\nNot decided here: paired over %d seeds the hybrid is ahead with z = %.1f (first order alone) and %.1f "
+            "(zeroth order alone); z > 2 in both would settle it.\n",
+            seeds, za, zb);
     }
 }
 
@@ -116,8 +124,11 @@ static int draw(const char *dir, const part *p) {
     }
     char base[HDO_PATH_MAX + 64];
     snprintf(base, sizeof base, "%s/figure", dir);
-    hdo_figure f = {.title = "Hybrid population against its parts", .x_label = "step (from 60 on)",
-                    .y_label = "validation loss of the mean model", .curves = curves, .n_curves = PARTS};
+    hdo_figure f = {.title = "Hybrid population against its parts",
+                    .x_label = "step (from 60 on)",
+                    .y_label = "validation loss of the mean model",
+                    .curves = curves,
+                    .n_curves = PARTS};
     if (st == HDO_OK) {
         char *text = hdo_figure_text(&f, 78, 22);
         if (text != NULL) fputs(text, stdout);
@@ -156,8 +167,10 @@ static int run_all(const char *dir, int seeds, part *p, hdo_config *first, size_
 
 int cmd_demo(int argc, char **argv) {
     enum { SEEDS = 256 };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'}, {"output", required_argument, NULL, 'o'},
-                                          {"seeds", required_argument, NULL, SEEDS}, {"quiet", no_argument, NULL, 'q'},
+    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"seeds", required_argument, NULL, SEEDS},
+                                          {"quiet", no_argument, NULL, 'q'},
                                           {NULL, 0, NULL, 0}};
     const char *dir = "demo";
     int64_t seeds = 8;
@@ -167,7 +180,8 @@ int cmd_demo(int argc, char **argv) {
         case 'o': dir = optarg; break;
         case 'q': cli_set_quiet(true); break;
         case SEEDS:
-            if (!cli_int(optarg, 2, SEEDS_MAX, &seeds)) return cli_usage_error("demo", "--seeds must be 2 to %d, got '%s'", SEEDS_MAX, optarg);
+            if (!cli_int(optarg, 2, SEEDS_MAX, &seeds))
+                return cli_usage_error("demo", "--seeds must be 2 to %d, got '%s'", SEEDS_MAX, optarg);
             break;
         default: return cli_usage_error("demo", "the options are not right");
         }
@@ -185,7 +199,8 @@ int cmd_demo(int argc, char **argv) {
     if (code == 0) {
         printf("%-26s %-10s %22s %10s\n", "", "population", "loss of the mean model", "accuracy");
         for (int k = 0; k < PARTS; k++) {
-            printf("%-26s %-10s %12.5f +- %.5f %9.2f%%\n", p[k].what, p[k].population, p[k].mean, p[k].se, 100.0 * p[k].acc);
+            printf("%-26s %-10s %12.5f +- %.5f %9.2f%%\n", p[k].what, p[k].population, p[k].mean, p[k].se,
+                   100.0 * p[k].acc);
         }
         explain(c, d, p);
         verdict(p, (int)seeds);

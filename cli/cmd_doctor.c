@@ -32,7 +32,8 @@ int cmd_doctor(int argc, char **argv) {
     static const struct option longs[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     for (int o; (o = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         if (o != 'h') return EXIT_USAGE;
-        printf("Usage: hdo doctor\n\nSays what this build and this machine offer, what is missing, and what it would give.\n");
+        printf("Usage: hdo doctor\n\nSays what this build and this machine offer, what is missing, and what it would "
+               "give.\n");
         return 0;
     }
     hdo_feature f[32];

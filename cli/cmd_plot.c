@@ -12,7 +12,8 @@ static const char help_text[] =
     "them): then the line is the mean and the band the standard error over seeds.\n\n"
     "  -o, --output BASE  writes BASE.svg, .png, .pdf, and BASE.csv and .gp to restyle them (default: figure)\n"
     "  --y METRIC         what to draw (default: val/loss_mean)\n"
-    "  --x METRIC         against what: step, interactions, oracle/forward, bytes_exchanged, time/wall (default: step)\n"
+    "  --x METRIC         against what: step, interactions, oracle/forward, bytes_exchanged, time/wall (default: "
+    "step)\n"
     "  --log, --log-x     logarithmic y axis, x axis\n"
     "  --y-max V          cut the y axis at V (default: where all curves start, if one of them explodes)\n"
     "  --title TEXT       above the figure\n"
@@ -21,11 +22,12 @@ static const char help_text[] =
 
 int cmd_plot(int argc, char **argv) {
     enum { Y = 256, X, LOG, LOG_X, Y_MAX, TITLE, TEXT };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},     {"output", required_argument, NULL, 'o'},
-                                          {"y", required_argument, NULL, Y},    {"x", required_argument, NULL, X},
-                                          {"log", no_argument, NULL, LOG},      {"title", required_argument, NULL, TITLE},
-                                          {"log-x", no_argument, NULL, LOG_X},   {"y-max", required_argument, NULL, Y_MAX},
-                                          {"text", no_argument, NULL, TEXT},    {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"help", no_argument, NULL, 'h'},    {"output", required_argument, NULL, 'o'},
+        {"y", required_argument, NULL, Y},   {"x", required_argument, NULL, X},
+        {"log", no_argument, NULL, LOG},     {"title", required_argument, NULL, TITLE},
+        {"log-x", no_argument, NULL, LOG_X}, {"y-max", required_argument, NULL, Y_MAX},
+        {"text", no_argument, NULL, TEXT},   {NULL, 0, NULL, 0}};
     const char *output = "figure", *y = "val/loss_mean", *x = "step", *title = NULL;
     bool log_y = false, log_x = false, text = false;
     double y_max = 0.0;
@@ -53,8 +55,14 @@ int cmd_plot(int argc, char **argv) {
     hdo_error e = {0};
     hdo_status st = HDO_OK;
     for (; loaded < n && st == HDO_OK; loaded++) st = hdo_curve_load(&curves[loaded], argv[optind + loaded], x, y, &e);
-    hdo_figure f = {.title = title, .x_label = hdo_axis_label(x), .y_label = hdo_axis_label(y), .log_x = log_x, .log_y = log_y,
-                    .y_max = y_max, .curves = curves, .n_curves = n};
+    hdo_figure f = {.title = title,
+                    .x_label = hdo_axis_label(x),
+                    .y_label = hdo_axis_label(y),
+                    .log_x = log_x,
+                    .log_y = log_y,
+                    .y_max = y_max,
+                    .curves = curves,
+                    .n_curves = n};
     if (st == HDO_OK && !log_y && y_max == 0.0) f.y_max = hdo_figure_clip(curves, n);
     if (st == HDO_OK) st = hdo_figure_write(&f, output, HDO_FORMAT_SVG | HDO_FORMAT_PNG | HDO_FORMAT_PDF, &e);
     if (st == HDO_OK) printf("%s.svg %s.png %s.pdf\n", output, output, output);

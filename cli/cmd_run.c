@@ -23,7 +23,8 @@ static const char help_text[] =
     "  --max-time S         stop after S seconds\n"
     "  --eval-every N       same as --set eval.every=N\n"
     "  --resume DIR         continue the run stored in DIR from its newest checkpoint (no CONFIG, no other settings)\n"
-    "  --engine sim|mpi     all nodes in this process (default), or spread over the ranks of an MPI job: the same bits\n"
+    "  --engine sim|mpi     all nodes in this process (default), or spread over the ranks of an MPI job: the same "
+    "bits\n"
     "  --np N               with --engine mpi: start N ranks (not needed under mpirun or srun);  --hostfile FILE\n"
     "  --roles R            which ranks or hosts may back-propagate: 0:fo,1-3:zo (same as --set mpi.roles=R)\n"
     "  --async              with --engine mpi: every rank at its own pace\n"
@@ -54,7 +55,9 @@ typedef struct run_view { /* what the row hook needs */
     cli_progress progress;
 } run_view;
 
-static void on_row(void *ctx, const hdo_row *row) { cli_progress_row(&((run_view *)ctx)->progress, row); }
+static void on_row(void *ctx, const hdo_row *row) {
+    cli_progress_row(&((run_view *)ctx)->progress, row);
+}
 
 static void on_log(void *ctx, hdo_log_level level, const char *message) {
     (void)ctx;
@@ -81,7 +84,8 @@ static void print_result(const hdo_config *c, const hdo_run *r, hdo_stop why, co
         printf("\n");
     }
     printf("  consensus distance Gamma %.4g; oracle calls: %lld forward, %lld backward, %lld jvp; %.1f MB exchanged\n",
-           row->gamma, (long long)row->forward, (long long)row->backward, (long long)row->jvp, (double)row->bytes / 1e6);
+           row->gamma, (long long)row->forward, (long long)row->backward, (long long)row->jvp,
+           (double)row->bytes / 1e6);
     if (dir != NULL) printf("  results in %s\n", dir);
 }
 
@@ -89,7 +93,8 @@ static void print_plan(const hdo_config *c, const hdo_run *r, bool json) {
     hdo_run_info i;
     hdo_run_describe(r, &i);
     if (json) {
-        printf("{\"schema_version\": 1, \"dry_run\": true, \"model\": \"%s\", \"d\": %lld, \"n\": %lld, \"total_steps\": %lld, "
+        printf("{\"schema_version\": 1, \"dry_run\": true, \"model\": \"%s\", \"d\": %lld, \"n\": %lld, "
+               "\"total_steps\": %lld, "
                "\"threads\": %d, \"state_bytes\": %zu, \"scratch_bytes\": %zu, \"bytes_per_step\": %lld}\n",
                c->model.name, (long long)i.d, (long long)i.n, (long long)i.total_steps, i.threads, i.state_bytes,
                i.scratch_bytes, (long long)i.bytes_per_step);
@@ -102,7 +107,9 @@ static void print_plan(const hdo_config *c, const hdo_run *r, bool json) {
            (long long)i.total_steps, i.threads);
     printf("# memory: models %.1f MB, scratch %.1f MB; exchanged a step: %.2f MB\n", (double)i.state_bytes / 1e6,
            (double)i.scratch_bytes / 1e6, (double)i.bytes_per_step / 1e6);
-    if (i.train_samples > 0) printf("# data: %lld training, %lld validation samples\n", (long long)i.train_samples, (long long)i.val_samples);
+    if (i.train_samples > 0)
+        printf("# data: %lld training, %lld validation samples\n", (long long)i.train_samples,
+               (long long)i.val_samples);
 }
 
 /* runs/NAME-20261231-235959-1a2b3c: readable, sortable, and different for two runs of one second. */
@@ -115,7 +122,8 @@ static void default_dir(const hdo_config *c, char *buf, size_t cap) {
     localtime_r(&now.tv_sec, &tm);
     strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &tm);
     unsigned hash = (unsigned)now.tv_nsec * 2654435761u ^ (unsigned)getpid() * 40503u ^ (unsigned)c->seed;
-    snprintf(buf, cap, "%s/%s-%s-%06x", root != NULL && root[0] != '\0' ? root : "runs", c->name, stamp, hash & 0xffffffu);
+    snprintf(buf, cap, "%s/%s-%s-%06x", root != NULL && root[0] != '\0' ? root : "runs", c->name, stamp,
+             hash & 0xffffffu);
 }
 
 static void on_step(void *ctx, const hdo_run *r) {
@@ -150,7 +158,8 @@ static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print,
     }
     if (why == HDO_DIVERGED) {
         cli_note("hdo: the run diverged after %lld steps (a loss is no longer finite, or above stop.diverged); "
-                 "a smaller lr or a larger rv for the zeroth-order class is the usual cure", (long long)hdo_run_step(r));
+                 "a smaller lr or a larger rv for the zeroth-order class is the usual cure",
+                 (long long)hdo_run_step(r));
     }
     hdo_run_destroy(r);
     return exit_code(why);
@@ -166,7 +175,8 @@ static int run_resumed(const run_options *o) {
     char label[HDO_NAME_MAX + 32];
     snprintf(label, sizeof label, "%s seed %lld", c->name, (long long)c->seed);
     cli_progress_start(&v.progress, label, c->steps + c->warmup);
-    cli_note("resuming %s at step %lld of %lld", o->resume, (long long)hdo_run_step(r), (long long)(c->steps + c->warmup));
+    cli_note("resuming %s at step %lld of %lld", o->resume, (long long)hdo_run_step(r),
+             (long long)(c->steps + c->warmup));
     return finish_run(o, r, &v, true, o->resume, NULL);
 }
 
@@ -202,7 +212,9 @@ static void add(moments *m, double v) {
     m->sum += v;
     m->sum2 += v * v;
 }
-static double mean(const moments *m) { return m->sum / m->n; }
+static double mean(const moments *m) {
+    return m->sum / m->n;
+}
 static double standard_error(const moments *m) {
     double var = (m->sum2 - m->sum * m->sum / m->n) / (m->n - 1);
     return m->n > 1 && var > 0.0 ? sqrt(var / m->n) : 0.0;
@@ -225,9 +237,10 @@ static void collect(group *g, const hdo_row *row, int code) {
 static void print_seeds(const group *g, const char *dir, bool json) {
     bool acc = isfinite(mean(&g->acc));
     if (json) {
-        printf("{\"schema_version\": 1, \"seeds\": %d, \"dir\": \"%s\", \"val_loss_mean\": %.9g, \"val_loss_se\": %.9g, "
-               "\"val_loss_mu\": %.9g, \"val_loss_mu_se\": %.9g",
-               g->loss.n, dir, mean(&g->loss), standard_error(&g->loss), mean(&g->mu), standard_error(&g->mu));
+        printf(
+            "{\"schema_version\": 1, \"seeds\": %d, \"dir\": \"%s\", \"val_loss_mean\": %.9g, \"val_loss_se\": %.9g, "
+            "\"val_loss_mu\": %.9g, \"val_loss_mu_se\": %.9g",
+            g->loss.n, dir, mean(&g->loss), standard_error(&g->loss), mean(&g->mu), standard_error(&g->mu));
         if (acc) printf(", \"val_acc_mean\": %.9g, \"val_acc_se\": %.9g", mean(&g->acc), standard_error(&g->acc));
         printf("}\n");
         return;
@@ -282,7 +295,10 @@ static int run_seeds(const run_options *o, hdo_config *c, const char *dir) {
         }
     }
     seeds_ctx ctx = {c, o->seed_first};
-    cli_pool pool = {.label = c->name, .workers = (int)c->threads, .command_line = o->command_line, .ctx = &ctx,
+    cli_pool pool = {.label = c->name,
+                     .workers = (int)c->threads,
+                     .command_line = o->command_line,
+                     .ctx = &ctx,
                      .config = seed_config};
     int code = cli_pool_run(&pool, jobs, n);
     group g = {0};
@@ -311,7 +327,28 @@ static bool add_short(run_options *o, const char *key, const char *value) {
 
 /* Returns -1 to go on, otherwise the exit code. */
 static int parse(int argc, char **argv, run_options *o) {
-    enum { POPULATION = 256, RESUME, SET, SEED, SEEDS, THREADS, INIT, STEPS, TIME, EVAL, ENGINE, NP, HOSTFILE, ROLES, ASYNC, JSON, DRY, FETCH, FORCE, COLOUR };
+    enum {
+        POPULATION = 256,
+        RESUME,
+        SET,
+        SEED,
+        SEEDS,
+        THREADS,
+        INIT,
+        STEPS,
+        TIME,
+        EVAL,
+        ENGINE,
+        NP,
+        HOSTFILE,
+        ROLES,
+        ASYNC,
+        JSON,
+        DRY,
+        FETCH,
+        FORCE,
+        COLOUR
+    };
     static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
                                           {"population", required_argument, NULL, POPULATION},
                                           {"set", required_argument, NULL, SET},
@@ -349,9 +386,7 @@ static int parse(int argc, char **argv, run_options *o) {
         case SET: ok = add_set(o, optarg); break;
         case 'o': o->output = optarg; break;
         case 'c': o->source = optarg; break;
-        case SEED:
-            ok = add_short(o, "seed", optarg);
-            break;
+        case SEED: ok = add_short(o, "seed", optarg); break;
         case SEEDS:
             if (!cli_seed_range(optarg, &o->seed_first, &o->seed_last))
                 return cli_usage_error("run", "--seeds takes A-B with A <= B, for example 0-4; got '%s'", optarg);
@@ -370,7 +405,8 @@ static int parse(int argc, char **argv, run_options *o) {
             ok = add_short(o, "engine", optarg);
             break;
         case NP:
-            if (!cli_int(optarg, 1, 1000000, &o->launch.np)) return cli_usage_error("run", "--np takes a number of ranks; got '%s'", optarg);
+            if (!cli_int(optarg, 1, 1000000, &o->launch.np))
+                return cli_usage_error("run", "--np takes a number of ranks; got '%s'", optarg);
             break;
         case HOSTFILE: o->launch.hostfile = optarg; break;
         case ROLES: ok = add_short(o, "mpi.roles", optarg); break;
@@ -388,11 +424,14 @@ static int parse(int argc, char **argv, run_options *o) {
     if (o->resume != NULL) {
         bool alone = optind == argc && o->source == NULL && o->output == NULL && o->population == NULL &&
                      o->seed_first < 0 && o->n_set == (o->threads > 0 ? 1 : 0) + (o->engine != NULL ? 1 : 0);
-        return alone ? -1 : cli_usage_error("run", "--resume continues a run as it was: only --threads, --engine, --np, --json and -q go with it");
+        return alone ? -1
+                     : cli_usage_error("run", "--resume continues a run as it was: only --threads, --engine, --np, "
+                                              "--json and -q go with it");
     }
     if (o->source == NULL && optind < argc) o->source = argv[optind++];
     if (optind < argc) return cli_usage_error("run", "one configuration at a time, but got '%s' too", argv[optind]);
-    if (o->source == NULL) return cli_usage_error("run", "which configuration? Give a YAML file or a preset, for example: hdo run demo");
+    if (o->source == NULL)
+        return cli_usage_error("run", "which configuration? Give a YAML file or a preset, for example: hdo run demo");
     return -1;
 }
 
@@ -430,7 +469,8 @@ int cmd_run(int argc, char **argv) {
         bool mpi = o.engine != NULL && strcmp(o.engine, "mpi") == 0;
         o.launch.dir = o.resume;
         if (!launched && (mpi || o.launch.np > 0)) {
-            if (o.launch.np == 0) return cli_usage_error("run", "engine mpi: how many ranks? Give --np N, or start under mpirun");
+            if (o.launch.np == 0)
+                return cli_usage_error("run", "engine mpi: how many ranks? Give --np N, or start under mpirun");
             return cli_launch_mpi(&o.launch, n_words, words);
         }
         if (rank > 0) cli_set_silent();
@@ -449,8 +489,10 @@ int cmd_run(int argc, char **argv) {
     if (mpi && !launched) {
         o.launch.dir = o.output;
         free(c);
-        if (strcmp(o.source, "-") == 0) return cli_usage_error("run", "engine mpi cannot read its configuration from standard input");
-        if (o.launch.np == 0) return cli_usage_error("run", "engine mpi: how many ranks? Give --np N, or start under mpirun");
+        if (strcmp(o.source, "-") == 0)
+            return cli_usage_error("run", "engine mpi cannot read its configuration from standard input");
+        if (o.launch.np == 0)
+            return cli_usage_error("run", "engine mpi: how many ranks? Give --np N, or start under mpirun");
         return cli_launch_mpi(&o.launch, n_words, words);
     }
     if (!mpi && o.launch.np > 0) {
@@ -467,7 +509,8 @@ int cmd_run(int argc, char **argv) {
         default_dir(c, dir, sizeof dir);
     }
     cli_catch_signals();
-    code = o.seed_first >= 0 && !o.dry_run ? (mpi ? run_seeds_in_turn : run_seeds)(&o, c, dir) : run_once(&o, c, dir, true, NULL);
+    code = o.seed_first >= 0 && !o.dry_run ? (mpi ? run_seeds_in_turn : run_seeds)(&o, c, dir)
+                                           : run_once(&o, c, dir, true, NULL);
     free(c);
     return code;
 }

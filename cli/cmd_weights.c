@@ -11,7 +11,8 @@ static const char help_text[] =
     "Usage: hdo weights info FILE [--json]\n"
     "       hdo weights convert RUN|CHECKPOINT -o FILE [--node N|mean]\n\n"
     "info     names, types and shapes of the tensors in a safetensors file\n"
-    "convert  writes the model of one node, or the mean of all nodes (the default), as a safetensors file with PyTorch's\n"
+    "convert  writes the model of one node, or the mean of all nodes (the default), as a safetensors file with "
+    "PyTorch's\n"
     "         tensor names. Start a run from it with hdo run ... --init FILE, or load it in PyTorch.\n\n"
     "PyTorch checkpoints become safetensors files with tools/pth2safetensors.py IN.pth OUT.safetensors.\n\n"
     "Example: hdo weights convert runs/hybrid --node mean -o hybrid.safetensors\n";
@@ -83,7 +84,8 @@ int cmd_weights(int argc, char **argv) {
         default: return cli_usage_error("weights", "the options are not right");
         }
     }
-    if (argc - optind != 2) return cli_usage_error("weights", "say what to do and with which file: info FILE, or convert RUN -o FILE");
+    if (argc - optind != 2)
+        return cli_usage_error("weights", "say what to do and with which file: info FILE, or convert RUN -o FILE");
     const char *verb = argv[optind], *source = argv[optind + 1];
     if (strcmp(verb, "info") == 0) return info(source, json);
     if (strcmp(verb, "convert") != 0) return cli_usage_error("weights", "'%s' is not info or convert", verb);

@@ -15,13 +15,22 @@ static bool g_quiet, g_silent;
 static const char *g_colour = "auto";
 static volatile sig_atomic_t g_signal, g_checkpoint;
 
-void cli_set_quiet(bool quiet) { g_quiet = quiet; }
-bool cli_quiet(void) { return g_quiet; }
-void cli_set_silent(void) { g_quiet = g_silent = true; }
-void cli_colour(const char *when) { g_colour = when; }
+void cli_set_quiet(bool quiet) {
+    g_quiet = quiet;
+}
+bool cli_quiet(void) {
+    return g_quiet;
+}
+void cli_set_silent(void) {
+    g_quiet = g_silent = true;
+}
+void cli_colour(const char *when) {
+    g_colour = when;
+}
 
 cli_style cli_style_for(FILE *f) {
-    static const cli_style plain = {"", "", "", "", ""}, ansi = {"\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[0m"};
+    static const cli_style plain = {"", "", "", "", ""},
+                           ansi = {"\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[0m"};
     if (strcmp(g_colour, "always") == 0) return ansi;
     if (strcmp(g_colour, "never") == 0) return plain;
     const char *force = getenv("CLICOLOR_FORCE"), *no = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -100,7 +109,9 @@ void cli_catch_signals(void) {
     sigaction(SIGUSR1, &a, NULL);
 }
 
-int cli_signal(void) { return (int)g_signal; }
+int cli_signal(void) {
+    return (int)g_signal;
+}
 
 bool cli_take_checkpoint(void) {
     bool asked = g_checkpoint != 0;
@@ -139,7 +150,8 @@ hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e) {
         const char *eq = strchr(set[i], '=');
         if (eq == NULL || eq == set[i] || (size_t)(eq - set[i]) >= sizeof key) {
             e->code = HDO_E_CONFIG;
-            snprintf(e->msg, sizeof e->msg, "--set takes key=value, for example --set population.zo.rv=64; got '%.200s'", set[i]);
+            snprintf(e->msg, sizeof e->msg,
+                     "--set takes key=value, for example --set population.zo.rv=64; got '%.200s'", set[i]);
             return HDO_E_CONFIG;
         }
         memcpy(key, set[i], (size_t)(eq - set[i]));

@@ -27,10 +27,12 @@ const cli_command cli_commands[] = {
 };
 
 static void usage(FILE *out) {
-    fprintf(out, "hdo %s: hybrid decentralised optimisation\n\n"
-                 "Trains one model with a population in which some nodes back-propagate and others only run the\n"
-                 "model forward; nodes take local steps and average with random partners.\n\n"
-                 "Usage: hdo COMMAND [ARGUMENTS]\n\nCommands:\n", hdo_version());
+    fprintf(out,
+            "hdo %s: hybrid decentralised optimisation\n\n"
+            "Trains one model with a population in which some nodes back-propagate and others only run the\n"
+            "model forward; nodes take local steps and average with random partners.\n\n"
+            "Usage: hdo COMMAND [ARGUMENTS]\n\nCommands:\n",
+            hdo_version());
     for (const cli_command *c = cli_commands; c->name != NULL; c++) fprintf(out, "  %-10s %s\n", c->name, c->summary);
     fprintf(out, "\nStart with:\n"
                  "  hdo demo                                        a hybrid population in a minute\n"

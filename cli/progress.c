@@ -76,7 +76,9 @@ static void show(cli_progress *p, int64_t step, const hdo_row *row) {
     p->live = p->tty;
 }
 
-void cli_progress_row(cli_progress *p, const hdo_row *row) { remember(p, row->all.loss_mean); }
+void cli_progress_row(cli_progress *p, const hdo_row *row) {
+    remember(p, row->all.loss_mean);
+}
 
 void cli_progress_step(cli_progress *p, int64_t step, const hdo_row *row) {
     if (cli_quiet()) return;

@@ -20,12 +20,13 @@ static void print_row(void *ctx, const hdo_row *row) {
 }
 
 int main(void) {
-    static const char yaml[] = "model: {name: quadratic, dim: 20, smoothness: 1, convexity: 0.2, noise: 0.5, start: 3}\n"
-                               "steps: 400\n"
-                               "population:\n"
-                               "  fo: {count: 4, estimator: fo, lr: 0.05}\n"
-                               "  zo: {count: 4, estimator: fd, rv: 16, nu: 1.0e-3, lr: 0.05}\n"
-                               "eval: {every: 50}\n";
+    static const char yaml[] =
+        "model: {name: quadratic, dim: 20, smoothness: 1, convexity: 0.2, noise: 0.5, start: 3}\n"
+        "steps: 400\n"
+        "population:\n"
+        "  fo: {count: 4, estimator: fo, lr: 0.05}\n"
+        "  zo: {count: 4, estimator: fd, rv: 16, nu: 1.0e-3, lr: 0.05}\n"
+        "eval: {every: 50}\n";
     hdo_error e;
     hdo_config c;
     hdo_config_default(&c);

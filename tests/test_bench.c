@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 — order statistics, selection by name, and a row of every quick kind of case. */
+#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "hdo/bench.h"
 
 static const double TIGHT = 1e-12; /* a handful of additions of numbers near 1 */
 
-static void assert_near(double a, double b) { assert_true(fabs(a - b) <= TIGHT); }
+static void assert_near(double a, double b) {
+    assert_true(fabs(a - b) <= TIGHT);
+}
 
 static void test_stats_are_numpys(void **state) { /* numpy.percentile(t, [50, 10, 90]) */
     (void)state;
@@ -82,7 +84,8 @@ static void keep(void *ctx, const hdo_bench_row *row) {
     s->rows++;
     s->last = *row;
     assert_true(row->s.n >= 1 && row->calls >= 1);
-    assert_true(row->s.min > 0.0 && row->s.min <= row->s.p10 && row->s.p10 <= row->s.median && row->s.median <= row->s.p90);
+    assert_true(row->s.min > 0.0 && row->s.min <= row->s.p10 && row->s.p10 <= row->s.median &&
+                row->s.median <= row->s.p90);
 }
 
 static void run_case(const char *name, bool allocates) {

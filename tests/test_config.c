@@ -3,11 +3,11 @@
  * Most cases run over the whole option table, so a new option is tested by adding its row. Files, dump and schema are
  * in test_config_file.c.
  */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -101,8 +101,10 @@ static void check_bounds(const hdo_option *o, const char *key) {
     snprintf(start, sizeof start, "%s is %s, but must be at most %s", key, above, hi);
     refuse_set(key, above, start);
     snprintf(start, sizeof start, "%s is %s, but must be more than", key, lo);
-    if (o->lo_open) refuse_set(key, lo, start);
-    else accept_set(key, lo);
+    if (o->lo_open)
+        refuse_set(key, lo, start);
+    else
+        accept_set(key, lo);
     accept_set(key, hi);
     expect_get(key, hi);
 }
@@ -112,8 +114,9 @@ static void test_config_every_bound_holds(void **state) {
 }
 
 static void check_nonsense(const hdo_option *o, const char *key) {
-    static const char *const words[] = {"nan", "NaN", "inf", "-inf", ".nan", ".inf", "infinity", "0x10", "1e999",
-                                        "1 2", "1,5", "--1", "e5", "1e", ".", "+", "", " ", "zzzz", "null"};
+    static const char *const words[] = {"nan",  "NaN",   "inf", "-inf", ".nan", ".inf", "infinity",
+                                        "0x10", "1e999", "1 2", "1,5",  "--1",  "e5",   "1e",
+                                        ".",    "+",     "",    " ",    "zzzz", "null"};
     char start[256];
     snprintf(start, sizeof start, "%s is ", key);
     for (size_t i = 0; o->type != HDO_OPT_TEXT && i < sizeof words / sizeof *words; i++)
@@ -181,8 +184,9 @@ static void test_config_every_word_reads(void **state) {
     (void)state;
     each_option(check_words);
     refuse_set("data.split", "shards(2.5)", "the number of 'shards' in data.split is '2.5', but must be a whole");
-    refuse_set("population.zo.lr", "balnced", "population.zo.lr is 'balnced', but must be one of number 0 to 1000000 | "
-                                              "balanced | theorem; did you mean 'balanced'?");
+    refuse_set("population.zo.lr", "balnced",
+               "population.zo.lr is 'balnced', but must be one of number 0 to 1000000 | "
+               "balanced | theorem; did you mean 'balanced'?");
 }
 
 /* ---- values ---- */
@@ -191,8 +195,17 @@ static void test_config_numbers_read_exactly(void **state) {
     (void)state;
     static const struct {
         const char *text, *value;
-    } good[] = {{"1e6", "1000000"}, {"1.5e3", "1500"}, {"300.0", "300"}, {" 7 ", "7"}, {"+7", "7"}, {"007", "7"},
-                {"-0", "0"}, {"0e99", "0"}, {"70e-1", "7"}, {"0.00005e5", "5"}, {"4294967295", "4294967295"}};
+    } good[] = {{"1e6", "1000000"},
+                {"1.5e3", "1500"},
+                {"300.0", "300"},
+                {" 7 ", "7"},
+                {"+7", "7"},
+                {"007", "7"},
+                {"-0", "0"},
+                {"0e99", "0"},
+                {"70e-1", "7"},
+                {"0.00005e5", "5"},
+                {"4294967295", "4294967295"}};
     fresh();
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         accept_set("steps", good[i].text);
@@ -213,8 +226,17 @@ static void test_config_numbers_read_exactly(void **state) {
 }
 
 static void check_reals(void) {
-    static const char *const same[] = {"0",       "1",    "0.1",      "0.0001", "1.0e-5", "123.456", "1000000",
-                                       "1.0e+10", "-2.5", "5.0e-324", "1.7976931348623157e+308",
+    static const char *const same[] = {"0",
+                                       "1",
+                                       "0.1",
+                                       "0.0001",
+                                       "1.0e-5",
+                                       "123.456",
+                                       "1000000",
+                                       "1.0e+10",
+                                       "-2.5",
+                                       "5.0e-324",
+                                       "1.7976931348623157e+308",
                                        "0.30000000000000004"};
     char buf[HDO_REAL_MAX];
     double v = 0, w = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 — the configuration engine: files in, dump, schema and help out. */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <jansson.h>
 #include <stdio.h>
@@ -30,7 +30,9 @@ static void fresh(void) {
     hdo_config_default(&conf);
 }
 
-static hdo_status load(const char *text) { return hdo_config_load_text(&conf, "t.yaml", text, strlen(text), &err); }
+static hdo_status load(const char *text) {
+    return hdo_config_load_text(&conf, "t.yaml", text, strlen(text), &err);
+}
 
 static void accept(const char *text) {
     fresh();
@@ -278,18 +280,53 @@ static double draw_real(double lo, double hi) {
 }
 
 static void draw_value(const hdo_option *o, void *dst) {
-    static const char *const pieces[] = {
-        "a", "no", "#", ": ", "\"", "\\", "'", "\n", "\t", " ", "{", "}", "[", ",", "&", "*", "!", "|", ">", "%", "@",
-        "`", "~", "null", "1", "0x1", "1e5", ".5", "-", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "---",
-        "...", "? ", "<<", "="};
+    static const char *const pieces[] = {"a",
+                                         "no",
+                                         "#",
+                                         ": ",
+                                         "\"",
+                                         "\\",
+                                         "'",
+                                         "\n",
+                                         "\t",
+                                         " ",
+                                         "{",
+                                         "}",
+                                         "[",
+                                         ",",
+                                         "&",
+                                         "*",
+                                         "!",
+                                         "|",
+                                         ">",
+                                         "%",
+                                         "@",
+                                         "`",
+                                         "~",
+                                         "null",
+                                         "1",
+                                         "0x1",
+                                         "1e5",
+                                         ".5",
+                                         "-",
+                                         "\xc3\xa4",
+                                         "\xe2\x82\xac",
+                                         "\xf0\x9f\x98\x80",
+                                         "---",
+                                         "...",
+                                         "? ",
+                                         "<<",
+                                         "="};
     hdo_choice *choice = dst;
     size_t words = 0, used = 0;
     switch (o->type) {
     case HDO_OPT_BOOL: *(bool *)dst = draw(2) == 1; return;
     case HDO_OPT_REAL: *(double *)dst = draw_real(o->lo, o->hi); return;
     case HDO_OPT_INT:
-        if (o->hi >= 0x1p63) *(int64_t *)dst = (int64_t)(rng >> 1);
-        else *(int64_t *)dst = (int64_t)o->lo + (int64_t)draw((uint64_t)(o->hi - o->lo) + 1);
+        if (o->hi >= 0x1p63)
+            *(int64_t *)dst = (int64_t)(rng >> 1);
+        else
+            *(int64_t *)dst = (int64_t)o->lo + (int64_t)draw((uint64_t)(o->hi - o->lo) + 1);
         return;
     case HDO_OPT_TEXT:
         memset(dst, 0, o->cap);

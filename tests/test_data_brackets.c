@@ -3,11 +3,11 @@
  * Brackets: every label against an independent checker, the length histogram, disjoint sets, uniform balanced strings,
  * and JSON lines.
  */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -71,7 +71,9 @@ static void test_brackets_labels_and_lengths(void **state) {
     }
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(a, b); }
+static int by_text(const void *a, const void *b) {
+    return strcmp(a, b);
+}
 
 static void test_brackets_validation_is_disjoint(void **state) {
     (void)state;

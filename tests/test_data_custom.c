@@ -3,11 +3,11 @@
  * The user's own files: CSV, LIBSVM, NumPy, IDX. Right numbers for good files, a sentence with the place for bad ones;
  * hold-out, scaling, and which label file belongs to which images.
  */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@
 #include "data/data_impl.h"
 #include "data/realtext.h"
 
-#define assert_says(e, word)                                              \
-    do {                                                                  \
-        if (strstr((e).msg, word) == NULL) fail_msg("says: %s", (e).msg); \
+#define assert_says(e, word)                                                                                           \
+    do {                                                                                                               \
+        if (strstr((e).msg, word) == NULL) fail_msg("says: %s", (e).msg);                                              \
     } while (0)
 
 static const uint8_t idx_images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2,  0,  0,

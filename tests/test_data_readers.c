@@ -3,11 +3,11 @@
  * Readers of image files (IDX, CIFAR-10): what they accept gives the right numbers, what they refuse is refused with a
  * sentence that names the fault. Truncation never crashes (run under a sanitizer to mean it).
  */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +22,9 @@
 
 #include "data/data_impl.h"
 
-#define assert_says(e, word)                                              \
-    do {                                                                  \
-        if (strstr((e).msg, word) == NULL) fail_msg("says: %s", (e).msg); \
+#define assert_says(e, word)                                                                                           \
+    do {                                                                                                               \
+        if (strstr((e).msg, word) == NULL) fail_msg("says: %s", (e).msg);                                              \
     } while (0)
 
 static const uint8_t idx_images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2,  0,  0,

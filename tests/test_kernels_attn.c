@@ -47,8 +47,12 @@ static hdo_attn shape(int B, int T, int heads, int hs, float dropout) {
     return s;
 }
 
-static size_t n_out(const hdo_attn *s) { return (size_t)s->B * (size_t)s->T * (size_t)(s->heads * s->hs); }
-static size_t n_lse(const hdo_attn *s) { return (size_t)s->B * (size_t)s->T * (size_t)s->heads; }
+static size_t n_out(const hdo_attn *s) {
+    return (size_t)s->B * (size_t)s->T * (size_t)(s->heads * s->hs);
+}
+static size_t n_lse(const hdo_attn *s) {
+    return (size_t)s->B * (size_t)s->T * (size_t)s->heads;
+}
 
 static float *normals(uint32_t sub, size_t n, float scale) {
     float *x = hdo__alloc(n * sizeof(float));

@@ -105,9 +105,9 @@ static void check_gemm(const char *who, gemm_fn *gemm, bool ta, bool tb, int M, 
 
 static void check_gemm_all(const char *who, gemm_fn *gemm) {
     static const int shape[][3] = {
-        {1, 1, 1},    {2, 10, 784},  {8, 128, 784}, {37, 10, 784}, {10, 784, 2},  {128, 50, 8},  {300, 12, 4},
-        {12, 4, 999}, {300, 4, 12},  {5, 7, 3},     {6, 16, 256},  {7, 17, 257},  {25, 33, 300}, {50, 200, 40},
-        {1, 40, 33},  {3, 3, 5000},  {16, 16, 16},  {200, 150, 270}, {13, 31, 64}, {64, 10, 128}, {193, 140, 30},
+        {1, 1, 1},    {2, 10, 784}, {8, 128, 784}, {37, 10, 784},   {10, 784, 2}, {128, 50, 8},  {300, 12, 4},
+        {12, 4, 999}, {300, 4, 12}, {5, 7, 3},     {6, 16, 256},    {7, 17, 257}, {25, 33, 300}, {50, 200, 40},
+        {1, 40, 33},  {3, 3, 5000}, {16, 16, 16},  {200, 150, 270}, {13, 31, 64}, {64, 10, 128}, {193, 140, 30},
     };
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
         for (int t = 0; t < 4; t++) {
@@ -225,9 +225,14 @@ static void run_random(const conv_fns *f) {
     static const int kernel[] = {1, 3, 5, 7};
     for (int i = 0; i < 300; i++) {
         const uint32_t *u = r + 10 * i;
-        hdo_conv c = {.B = 1 + (int)(u[0] % 11), .C = 1 + (int)(u[1] % 17), .H = 1 + (int)(u[2] % 15),
-                      .W = 1 + (int)(u[3] % 15), .O = 1 + (int)(u[4] % 17), .kh = kernel[u[5] % 4],
-                      .stride = 1 + (int)(u[6] % 3 == 0), .pad = (int)(u[7] % 4)};
+        hdo_conv c = {.B = 1 + (int)(u[0] % 11),
+                      .C = 1 + (int)(u[1] % 17),
+                      .H = 1 + (int)(u[2] % 15),
+                      .W = 1 + (int)(u[3] % 15),
+                      .O = 1 + (int)(u[4] % 17),
+                      .kh = kernel[u[5] % 4],
+                      .stride = 1 + (int)(u[6] % 3 == 0),
+                      .pad = (int)(u[7] % 4)};
         c.kw = u[8] % 4 == 0 ? kernel[u[9] % 4] : c.kh;
         if (u[8] % 3 == 0) c.pad = c.kh / 2; /* the direct kernels take this kind: make it frequent */
         hdo__conv_init(&c);
@@ -251,7 +256,7 @@ static void run_small_nets(const conv_fns *f) {
 }
 
 static void run_resnet18(const conv_fns *f) { /* 32 x 32 input: the distinct shapes of its 20 convolutions */
-    static const int l[][6] = {/* C, O, side, kernel, stride, pad */
+    static const int l[][6] = {               /* C, O, side, kernel, stride, pad */
                                {3, 64, 32, 7, 2, 3},   {64, 64, 8, 3, 1, 1},   {64, 128, 8, 3, 2, 1},
                                {128, 128, 4, 3, 1, 1}, {64, 128, 8, 1, 2, 0},  {128, 256, 4, 3, 2, 1},
                                {256, 256, 2, 3, 1, 1}, {128, 256, 4, 1, 2, 0}, {256, 512, 2, 3, 2, 1},

@@ -447,8 +447,8 @@ static void test_case_C(void **unused) {
     KNOWN(p.pop.B2, 5e-05);
     KNOWN(p.pop.b_f, 2.5e-05);
     hdo_sys_coef s = hdo_theory_sys_coef(&p, .01);
-    check_system(&s, (double[8]){.0025, 67.71429, 135.4286, 19.40462, 0.001333929, 0.002667857, 0.0003834469,
-                                 0.07009464});
+    check_system(&s,
+                 (double[8]){.0025, 67.71429, 135.4286, 19.40462, 0.001333929, 0.002667857, 0.0003834469, 0.07009464});
     hdo_sc_step m = hdo_theory_sc_step(&s);
     KNOWN(m.m11[0], 0.9997923);
     KNOWN(m.r1[0], 0.0001214039);
@@ -578,7 +578,9 @@ static void test_curve_ill_conditioned(void **unused) {
 static void test_pop_classes(void **unused) {
     (void)unused;
     hdo_est_const e = one_sided(20, 2, .05, 1, false);
-    hdo_pop_class c[4] = {{3, true, e, 1, .5}, {0, true, {9, 9, 9, 9, HUGE_VAL}, 9, 9}, {1, true, e, 1, .5},
+    hdo_pop_class c[4] = {{3, true, e, 1, .5},
+                          {0, true, {9, 9, 9, 9, HUGE_VAL}, 9, 9},
+                          {1, true, e, 1, .5},
                           {4, false, {.rho = 1}, 1, .6}};
     hdo_pop_const a = hdo_theory_pop_const(c, 4), b = hybrid(4, 4, e, 1, 1, .5, .6);
     assert_int_equal(a.n0, b.n0);
@@ -828,7 +830,13 @@ static void check_exact(const struct exact_case *c) {
 
 static void test_exact_pair_forward(void **unused) {
     (void)unused;
-    struct exact_case c = {hdo_theory_gram_pair, 28, HDO_THEORY_PAIR, forward(20, 1), .02, 1000, 4,
+    struct exact_case c = {hdo_theory_gram_pair,
+                           28,
+                           HDO_THEORY_PAIR,
+                           forward(20, 1),
+                           .02,
+                           1000,
+                           4,
                            {{1, 24.75419, .01257589, 307.8323, 24.75824, .02484911, 605.0826},
                             {10, 22.64805, .06488202, 284.2214, 22.68565, .1752673, 564.3321},
                             {100, 9.315001, .03812588, 130.3816, 9.479842, .1684398, 260.2846},
@@ -838,7 +846,13 @@ static void test_exact_pair_forward(void **unused) {
 
 static void test_exact_match_forward(void **unused) {
     (void)unused;
-    struct exact_case c = {hdo_theory_gram_match, 105, HDO_THEORY_MATCH, forward(20, 1), .02, 1000, 4,
+    struct exact_case c = {hdo_theory_gram_match,
+                           105,
+                           HDO_THEORY_MATCH,
+                           forward(20, 1),
+                           .02,
+                           1000,
+                           4,
                            {{1, 24.02422, .04284643, 299.8293, 24.04788, .08448214, 591.4873},
                             {10, 16.79116, .05459591, 216.6548, 16.96214, .2294289, 435.183},
                             {100, .4918591, .007677075, 28.43856, .5565261, .02778964, 48.57842},
@@ -848,7 +862,13 @@ static void test_exact_match_forward(void **unused) {
 
 static void test_exact_pair_difference(void **unused) {
     (void)unused;
-    struct exact_case c = {hdo_theory_gram_pair, 28, HDO_THEORY_PAIR, one_sided(20, 1, .2, 1, true), .02, 1000, 3,
+    struct exact_case c = {hdo_theory_gram_pair,
+                           28,
+                           HDO_THEORY_PAIR,
+                           one_sided(20, 1, .2, 1, true),
+                           .02,
+                           1000,
+                           3,
                            {{1, 24.75485, .01455589, 360.6746, 24.7589, .02682911, 657.9888},
                             {100, 9.357287, .05176812, 183.8934, 9.52323, .1974309, 315.4161},
                             {1000, .09731666, .02001917, 76.9055, .116863, .05037197, 92.30496}}};
@@ -857,7 +877,13 @@ static void test_exact_pair_difference(void **unused) {
 
 static void test_exact_match_difference(void **unused) {
     (void)unused;
-    struct exact_case c = {hdo_theory_gram_match, 105, HDO_THEORY_MATCH, one_sided(20, 2, .2, 1, true), .05, 300, 3,
+    struct exact_case c = {hdo_theory_gram_match,
+                           105,
+                           HDO_THEORY_MATCH,
+                           one_sided(20, 2, .2, 1, true),
+                           .05,
+                           300,
+                           3,
                            {{1, 22.61536, .1596496, 181.4489, 22.72052, .291904, 336.454},
                             {100, .1249264, .06324635, 39.77142, .1717493, .1822623, 51.85343},
                             {300, .1238781, .06323623, 39.76478, .1699827, .1821598, 51.82878}}};
@@ -902,9 +928,7 @@ static void test_exact_below_bound_random(void **unused) {
         hdo_theory_mix kind = scheme == 0 ? HDO_THEORY_PAIR : scheme == 1 ? HDO_THEORY_MATCH : HDO_THEORY_GOSSIP;
         g.event = scheme == 0 ? hdo_theory_gram_pair : scheme == 1 ? hdo_theory_gram_match : hdo_theory_gram_fixed;
         g.ctx = W;
-        g.n_events = scheme == 0   ? hdo_theory_gram_pair_count(n)
-                     : scheme == 1 ? hdo_theory_gram_match_count(n)
-                                   : 1;
+        g.n_events = scheme == 0 ? hdo_theory_gram_pair_count(n) : scheme == 1 ? hdo_theory_gram_match_count(n) : 1;
         hdo_theory_gram_init(n, d, X, C, K);
         hdo_theory_gram_run(&g, K, T, work, a, G, MG);
         for (int mode = 0; mode < 2; mode++) {
@@ -1081,8 +1105,8 @@ static void test_corollaries_above_program(void **unused) {
         hdo_pop_const pop = hybrid(n0, n1, forward(d, integer(&st, 1, 64)), log_uniform(&st, .01, 10),
                                    log_uniform(&st, .01, 10), log_uniform(&st, .01, 10), log_uniform(&st, .01, 10));
         double L = log_uniform(&st, .01, 100), ell = L * log_uniform(&st, 1e-4, 1), ell_loc = ell * uniform(&st);
-        hdo_theory_problem p = problem(pop, kind == 1 ? HDO_THEORY_MATCH : HDO_THEORY_PAIR, L, ell, ell_loc,
-                                       HDO_THEORY_MODE_U, true);
+        hdo_theory_problem p =
+            problem(pop, kind == 1 ? HDO_THEORY_MATCH : HDO_THEORY_PAIR, L, ell, ell_loc, HDO_THEORY_MODE_U, true);
         double eta = log_uniform(&st, 1e-4, 1) / (8 * L * sqrt(2 * (pop.omega_max + 3)));
         double start = log_uniform(&st, .01, 100);
         int64_t T = (int64_t)log_uniform(&st, 10, 1e7);
@@ -1162,8 +1186,8 @@ static void test_eta_max_is_the_edge(void **unused) {
         }
     }
     /* Two nodes always agree after a round: no consensus limit. */
-    hdo_theory_problem two = problem(hybrid(1, 1, forward(20, 1), 1, 1, 0, 0), HDO_THEORY_PAIR, 1, .1, .1,
-                                     HDO_THEORY_MODE_U, true);
+    hdo_theory_problem two =
+        problem(hybrid(1, 1, forward(20, 1), 1, 1, 0, 0), HDO_THEORY_PAIR, 1, .1, .1, HDO_THEORY_MODE_U, true);
     assert_true(isinf(hdo_theory_eta_max(&two, HDO_THEORY_COND_CONSENSUS)));
     double eta, best;
     assert_true(hdo_theory_sc_eta_best(&two, 4, 0, 1000, &eta, &best));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measurements of this build on this machine: kernels, one node-step and one evaluation of every experiment, whole runs,
- * cost against the number of nodes and coordinates. Every row carries its distribution, the rate it amounts to and the
- * fraction of a limit of the machine that was measured in the same process.
+ * Measurements of this build on this machine: kernels, one node-step and one evaluation of every experiment, whole
+ * runs, cost against the number of nodes and coordinates. Every row carries its distribution, the rate it amounts to
+ * and the fraction of a limit of the machine that was measured in the same process.
  */
 #ifndef HDO_BENCH_H
 #define HDO_BENCH_H
@@ -21,26 +21,26 @@ typedef struct hdo_bench_stats {
 HDO_API hdo_bench_stats hdo_bench_summarise(double *t, int n); /* sorts t; n >= 1 */
 
 typedef struct hdo_bench_row {
-    char name[64];       /* "step/e2/forward-law" */
-    char shape[64];      /* "d 7850, batch 2, rv 128" */
+    char name[64];  /* "step/e2/forward-law" */
+    char shape[64]; /* "d 7850, batch 2, rv 128" */
     int threads, ranks;
-    int64_t calls;       /* of one timed window; times are for one call */
-    hdo_bench_stats s;   /* seconds of one call */
-    double cpu_s;        /* median processor seconds of one call, all threads: what a busy machine does not change */
-    double rate;         /* work per second at the median; 0: none */
-    const char *unit;    /* "GFLOP/s", "GB/s", "G/s", "M/s", "x"; "" with rate 0 */
-    const char *limit;   /* what bounds it: "fma", "triad", "normals", "threads"; "" if nothing measured does */
-    double fraction;     /* rate / that limit; NaN without */
-    double allocations;  /* of the library, per call, inside the window */
-    size_t peak_bytes;   /* most resident memory of the process while the case ran, its data included; 0: not known */
-    double busy;         /* processors' worth of other processes meanwhile; NaN: not known */
+    int64_t calls;      /* of one timed window; times are for one call */
+    hdo_bench_stats s;  /* seconds of one call */
+    double cpu_s;       /* median processor seconds of one call, all threads: what a busy machine does not change */
+    double rate;        /* work per second at the median; 0: none */
+    const char *unit;   /* "GFLOP/s", "GB/s", "G/s", "M/s", "x"; "" with rate 0 */
+    const char *limit;  /* what bounds it: "fma", "triad", "normals", "threads"; "" if nothing measured does */
+    double fraction;    /* rate / that limit; NaN without */
+    double allocations; /* of the library, per call, inside the window */
+    size_t peak_bytes;  /* most resident memory of the process while the case ran, its data included; 0: not known */
+    double busy;        /* processors' worth of other processes meanwhile; NaN: not known */
 } hdo_bench_row;
 
 typedef struct hdo_bench_options {
-    const char *name;   /* a case, a group ("step", "step/e2"), "all", or NULL: the cases that are quick */
-    int threads;        /* of steps, evaluations and runs; 0: as a run chooses by itself. Kernels use one */
-    double seconds;     /* for one case, about; 0: 0.3 */
-    bool cpu;           /* statistics and rates from processor time instead: for one thread on a busy machine */
+    const char *name; /* a case, a group ("step", "step/e2"), "all", or NULL: the cases that are quick */
+    int threads;      /* of steps, evaluations and runs; 0: as a run chooses by itself. Kernels use one */
+    double seconds;   /* for one case, about; 0: 0.3 */
+    bool cpu;         /* statistics and rates from processor time instead: for one thread on a busy machine */
     void *ctx;
     void (*row)(void *ctx, const hdo_bench_row *row);
     void (*note)(void *ctx, const char *message); /* a case that cannot run here, and why; may be NULL */

@@ -43,49 +43,62 @@ enum { HDO_DIST_GAUSSIAN = 1, HDO_DIST_SPHERE, HDO_DIST_RADEMACHER };
 enum { HDO_KERNELS_AUTO = 1, HDO_KERNELS_REF };
 enum { HDO_ENGINE_SIM = 1, HDO_ENGINE_MPI };
 enum {
-    HDO_GRAPH_COMPLETE = 1, HDO_GRAPH_RING, HDO_GRAPH_TORUS, HDO_GRAPH_HYPERCUBE, HDO_GRAPH_STAR, HDO_GRAPH_PATH,
-    HDO_GRAPH_REGULAR, HDO_GRAPH_ERDOS_RENYI, HDO_GRAPH_SMALL_WORLD, HDO_GRAPH_EXPONENTIAL, HDO_GRAPH_FILE
+    HDO_GRAPH_COMPLETE = 1,
+    HDO_GRAPH_RING,
+    HDO_GRAPH_TORUS,
+    HDO_GRAPH_HYPERCUBE,
+    HDO_GRAPH_STAR,
+    HDO_GRAPH_PATH,
+    HDO_GRAPH_REGULAR,
+    HDO_GRAPH_ERDOS_RENYI,
+    HDO_GRAPH_SMALL_WORLD,
+    HDO_GRAPH_EXPONENTIAL,
+    HDO_GRAPH_FILE
 };
 enum { HDO_GRAPH_MODE_MATCHING = 1, HDO_GRAPH_MODE_COLOUR, HDO_GRAPH_MODE_EDGE };
 enum {
-    HDO_PLACEMENT_RANDOM = 1, HDO_PLACEMENT_SPREAD, HDO_PLACEMENT_CLUSTERED, HDO_PLACEMENT_HUB, HDO_PLACEMENT_ORDER
+    HDO_PLACEMENT_RANDOM = 1,
+    HDO_PLACEMENT_SPREAD,
+    HDO_PLACEMENT_CLUSTERED,
+    HDO_PLACEMENT_HUB,
+    HDO_PLACEMENT_ORDER
 };
 enum { HDO_AVERAGE_EQUAL = 1, HDO_AVERAGE_NOISE };
 enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
 typedef struct hdo_model_config {
-    char name[HDO_NAME_MAX];   /* objective: logistic, mlp, ..., quadratic */
-    hdo_choice reading;        /* text | authors: spec of the network models */
-    hdo_choice init;           /* pytorch | he | normal(std) | zero */
-    hdo_choice buffers;        /* batch-norm statistics on exchange: average | private */
-    hdo_choice dropout_mask;   /* shared | fresh */
-    double dropout;            /* transformer, custom networks */
-    int64_t input_size;        /* resnet18: 32, 64, 224 */
-    char layers[HDO_SPEC_MAX]; /* model custom: "conv 8 3, relu, pool 2, linear 10" */
-    char weights[HDO_PATH_MAX];/* safetensors to start from; empty: random initialisation */
-    double l2;                 /* logistic-l2: coefficient of |x|^2 / 2 */
-    int64_t dim;               /* quadratic: d */
-    double smoothness;         /* quadratic: L, largest eigenvalue */
-    double convexity;          /* quadratic: ell, smallest eigenvalue */
-    double noise;              /* quadratic: E|xi|^2 of the additive gradient noise, square root of it */
-    double spread;             /* quadratic: |c_i - mean c|, heterogeneity of the nodes' minimisers */
-    double start;              /* quadratic: distance of the start from the minimiser */
+    char name[HDO_NAME_MAX];    /* objective: logistic, mlp, ..., quadratic */
+    hdo_choice reading;         /* text | authors: spec of the network models */
+    hdo_choice init;            /* pytorch | he | normal(std) | zero */
+    hdo_choice buffers;         /* batch-norm statistics on exchange: average | private */
+    hdo_choice dropout_mask;    /* shared | fresh */
+    double dropout;             /* transformer, custom networks */
+    int64_t input_size;         /* resnet18: 32, 64, 224 */
+    char layers[HDO_SPEC_MAX];  /* model custom: "conv 8 3, relu, pool 2, linear 10" */
+    char weights[HDO_PATH_MAX]; /* safetensors to start from; empty: random initialisation */
+    double l2;                  /* logistic-l2: coefficient of |x|^2 / 2 */
+    int64_t dim;                /* quadratic: d */
+    double smoothness;          /* quadratic: L, largest eigenvalue */
+    double convexity;           /* quadratic: ell, smallest eigenvalue */
+    double noise;               /* quadratic: E|xi|^2 of the additive gradient noise, square root of it */
+    double spread;              /* quadratic: |c_i - mean c|, heterogeneity of the nodes' minimisers */
+    double start;               /* quadratic: distance of the start from the minimiser */
 } hdo_model_config;
 
 typedef struct hdo_data_config {
-    char name[HDO_NAME_MAX];   /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
-    char path[HDO_PATH_MAX];   /* file or folder of custom data */
+    char name[HDO_NAME_MAX]; /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
+    char path[HDO_PATH_MAX]; /* file or folder of custom data */
     char path_val[HDO_PATH_MAX];
-    hdo_choice split;          /* copies | single | shared | dirichlet(alpha) | shards(k) */
-    hdo_choice scaling;        /* normalised | unit */
-    bool augment;              /* cifar10: random crop with padding 4, horizontal flip */
-    int64_t train;             /* use only the first that many training samples; 0: all. synthetic: how many to make */
-    int64_t val;               /* the same for validation */
-    int64_t classes;           /* synthetic: classes */
-    int64_t features;          /* synthetic: input dimension */
-    double separation;         /* synthetic: distance between class means in standard deviations */
-    int64_t positions;         /* brackets: padded length */
-    int64_t data_seed;         /* synthetic, brackets: seed of the generator, apart from the run's seed */
+    hdo_choice split;   /* copies | single | shared | dirichlet(alpha) | shards(k) */
+    hdo_choice scaling; /* normalised | unit */
+    bool augment;       /* cifar10: random crop with padding 4, horizontal flip */
+    int64_t train;      /* use only the first that many training samples; 0: all. synthetic: how many to make */
+    int64_t val;        /* the same for validation */
+    int64_t classes;    /* synthetic: classes */
+    int64_t features;   /* synthetic: input dimension */
+    double separation;  /* synthetic: distance between class means in standard deviations */
+    int64_t positions;  /* brackets: padded length */
+    int64_t data_seed;  /* synthetic, brackets: seed of the generator, apart from the run's seed */
 } hdo_data_config;
 
 typedef struct hdo_class_config {
@@ -97,45 +110,45 @@ typedef struct hdo_class_config {
     hdo_choice lr;                /* learning rate: number | balanced | theorem */
     int64_t batch;
     double momentum;
-    hdo_choice momentum_kind;     /* ema | heavy-ball */
+    hdo_choice momentum_kind; /* ema | heavy-ball */
     double weight_decay;
-    hdo_choice schedule;          /* constant | cosine | file */
+    hdo_choice schedule; /* constant | cosine | file */
     char schedule_file[HDO_PATH_MAX];
-    hdo_choice directions;        /* whole | per-tensor */
-    hdo_choice streams;           /* independent | shared */
-    hdo_choice distribution;      /* gaussian | sphere | rademacher */
-    int64_t coords;               /* fd-coord: coordinates per estimate; 0: all */
-    int64_t debias_levels;        /* debiased: halvings of nu that may be drawn */
+    hdo_choice directions;               /* whole | per-tensor */
+    hdo_choice streams;                  /* independent | shared */
+    hdo_choice distribution;             /* gaussian | sphere | rademacher */
+    int64_t coords;                      /* fd-coord: coordinates per estimate; 0: all */
+    int64_t debias_levels;               /* debiased: halvings of nu that may be drawn */
     double forward_s, backward_s, jvp_s; /* time model: seconds of one oracle call; 0: free */
     double latency_s;                    /* time model: seconds per exchange */
     double bandwidth;                    /* time model: bytes per second; 0: infinite */
-    double debias_ratio;          /* debiased: probability of a level over that of the one before */
-    bool allow_piecewise;         /* complex-step on a model with kinks */
+    double debias_ratio;                 /* debiased: probability of a level over that of the one before */
+    bool allow_piecewise;                /* complex-step on a model with kinks */
 } hdo_class_config;
 
 typedef struct hdo_mixing_config {
-    char kind[HDO_NAME_MAX]; /* matching, pairwise, graph, none, allreduce */
-    int64_t period;          /* exchange every that many steps */
-    hdo_choice graph;        /* kind graph: complete | ring | torus(rows) | ... | random-regular(k) | file */
-    hdo_choice graph_mode;   /* matching | colour | edge: what a step draws from the graph */
-    hdo_choice placement;    /* where the first class sits: random | spread | clustered | hub | order */
-    int64_t degree;          /* small-world: neighbours before rewiring */
-    char edges[HDO_PATH_MAX];/* graph file: the edge list */
-    hdo_choice average;      /* equal (the paper) | noise: weights inverse to the noise of the class */
+    char kind[HDO_NAME_MAX];  /* matching, pairwise, graph, none, allreduce */
+    int64_t period;           /* exchange every that many steps */
+    hdo_choice graph;         /* kind graph: complete | ring | torus(rows) | ... | random-regular(k) | file */
+    hdo_choice graph_mode;    /* matching | colour | edge: what a step draws from the graph */
+    hdo_choice placement;     /* where the first class sits: random | spread | clustered | hub | order */
+    int64_t degree;           /* small-world: neighbours before rewiring */
+    char edges[HDO_PATH_MAX]; /* graph file: the edge list */
+    hdo_choice average;       /* equal (the paper) | noise: weights inverse to the noise of the class */
 } hdo_mixing_config;
 
 typedef struct hdo_eval_config {
-    int64_t every;     /* steps between evaluations; 0: only at the start and the end */
-    bool mean_model;   /* evaluate mu too */
-    bool consensus;    /* Gamma_t at evaluations */
-    bool trace;        /* Gamma_t, M_t^G and training loss of every step to trace.jsonl */
-    double weighted;   /* rate of the weighted average y_T of the strongly convex theorem; 0: not kept */
+    int64_t every;   /* steps between evaluations; 0: only at the start and the end */
+    bool mean_model; /* evaluate mu too */
+    bool consensus;  /* Gamma_t at evaluations */
+    bool trace;      /* Gamma_t, M_t^G and training loss of every step to trace.jsonl */
+    double weighted; /* rate of the weighted average y_T of the strongly convex theorem; 0: not kept */
 } hdo_eval_config;
 
 typedef struct hdo_checkpoint_config {
-    int64_t every;    /* steps; 0: only at a stop */
-    double every_s;   /* seconds; 0: never by time */
-    int64_t keep;     /* how many to keep */
+    int64_t every;  /* steps; 0: only at a stop */
+    double every_s; /* seconds; 0: never by time */
+    int64_t keep;   /* how many to keep */
 } hdo_checkpoint_config;
 
 typedef struct hdo_sink_config {
@@ -144,20 +157,20 @@ typedef struct hdo_sink_config {
 } hdo_sink_config;
 
 typedef struct hdo_stop_config {
-    double loss;      /* stop when the mean validation loss falls to this; 0: never */
-    double accuracy;  /* stop when the mean validation accuracy reaches this; 0: never */
-    double time_s;    /* stop after that many seconds of wall time; 0: never */
-    double diverged;  /* mean loss above this counts as diverged */
+    double loss;     /* stop when the mean validation loss falls to this; 0: never */
+    double accuracy; /* stop when the mean validation accuracy reaches this; 0: never */
+    double time_s;   /* stop after that many seconds of wall time; 0: never */
+    double diverged; /* mean loss above this counts as diverged */
 } hdo_stop_config;
 
 /* Nodes that come and go, in the simulator. */
 typedef struct hdo_churn_config {
-    double leave;      /* probability that a present node leaves, per step */
-    double back;       /* probability that an absent node returns, per step */
-    hdo_choice model;  /* a returning node has its stale model | a fresh one (the common start) */
-    double loss;       /* probability that an exchange fails */
-    double straggle;   /* probability that a node is too slow for its local step */
-    char outage[HDO_NAME_MAX]; /* class that is away ... */
+    double leave;                   /* probability that a present node leaves, per step */
+    double back;                    /* probability that an absent node returns, per step */
+    hdo_choice model;               /* a returning node has its stale model | a fresh one (the common start) */
+    double loss;                    /* probability that an exchange fails */
+    double straggle;                /* probability that a node is too slow for its local step */
+    char outage[HDO_NAME_MAX];      /* class that is away ... */
     int64_t outage_from, outage_to; /* ... in steps from <= t < to */
 } hdo_churn_config;
 
@@ -187,11 +200,11 @@ typedef struct hdo_origin {
 typedef struct hdo_config {
     char name[HDO_NAME_MAX]; /* used for the run folder */
     int64_t seed;
-    int64_t steps;           /* T: steps after the warm-up */
-    int64_t warmup;          /* W: local-only steps with rising learning rate, before them */
-    int64_t threads;         /* 0: all CPUs this process may use */
-    hdo_choice kernels;      /* auto | ref */
-    hdo_choice engine;       /* sim: all nodes in this process | mpi: nodes spread over ranks */
+    int64_t steps;      /* T: steps after the warm-up */
+    int64_t warmup;     /* W: local-only steps with rising learning rate, before them */
+    int64_t threads;    /* 0: all CPUs this process may use */
+    hdo_choice kernels; /* auto | ref */
+    hdo_choice engine;  /* sim: all nodes in this process | mpi: nodes spread over ranks */
     hdo_model_config model;
     hdo_data_config data;
     hdo_mixing_config mixing;

@@ -34,18 +34,18 @@ typedef struct hdo_group {
 
 /* One evaluation. The table in src/metrics/rowtable.c gives every field its name in files. */
 typedef struct hdo_row {
-    int64_t step;          /* steps done, warm-up included */
-    int64_t interactions;  /* pairs that averaged so far */
-    double parallel_time;  /* steps, or interactions / n for pairwise mixing */
-    double train_loss;     /* mean minibatch loss of the last step; NaN before the first */
+    int64_t step;         /* steps done, warm-up included */
+    int64_t interactions; /* pairs that averaged so far */
+    double parallel_time; /* steps, or interactions / n for pairwise mixing */
+    double train_loss;    /* mean minibatch loss of the last step; NaN before the first */
     hdo_group all;
     int n_classes;
     hdo_group cls[HDO_CLASSES_MAX];
     double lr[HDO_CLASSES_MAX];
-    double node0_loss, node0_acc; /* the paper's fixed node */
-    double mu_loss, mu_acc;       /* the mean model */
-    double gamma;                 /* (1/n) sum |X_i - mu|^2 */
-    double mg;                    /* (1/n) sum |G_i|^2 of the last step; NaN before the first */
+    double node0_loss, node0_acc;   /* the paper's fixed node */
+    double mu_loss, mu_acc;         /* the mean model */
+    double gamma;                   /* (1/n) sum |X_i - mu|^2 */
+    double mg;                      /* (1/n) sum |G_i|^2 of the last step; NaN before the first */
     double y_loss;                  /* of the weighted average y_T; NaN unless eval.weighted is set */
     int64_t present;                /* nodes that are not away */
     int64_t forward, backward, jvp; /* oracle calls so far */
@@ -69,11 +69,11 @@ typedef struct hdo_hooks {
 /* What a run will be, without running it (for --dry-run). */
 typedef struct hdo_run_info {
     int64_t n, d, n_buf;
-    int64_t total_steps;   /* warm-up included */
+    int64_t total_steps; /* warm-up included */
     int threads;
-    size_t state_bytes;    /* models and momenta */
-    size_t scratch_bytes;  /* arenas of all threads */
-    int64_t bytes_per_step;/* exchanged */
+    size_t state_bytes;     /* models and momenta */
+    size_t scratch_bytes;   /* arenas of all threads */
+    int64_t bytes_per_step; /* exchanged */
     int64_t train_samples, val_samples;
 } hdo_run_info;
 
@@ -105,7 +105,8 @@ HDO_API char *hdo_run_summary(const hdo_run *r);
 
 /* ---- run folders: config.yaml, manifest.json, metrics.jsonl, summary.json, log.txt ---- */
 
-/* ---- engine mpi: every rank makes the same calls in the same order; each waits with a deadline (docs/cluster.md) ---- */
+/* ---- engine mpi: every rank makes the same calls in the same order; each waits with a deadline (docs/cluster.md) ----
+ */
 
 HDO_API int hdo_run_rank(const hdo_run *r); /* 0 writes files and speaks; always 0 in the simulator */
 /* Was this process started by an MPI launcher? Its place among the ranks, without starting MPI. */
@@ -117,13 +118,15 @@ HDO_API const char *hdo_mpi_flavour(void);
  * command_line goes to the manifest, may be NULL. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e);
 
-/* Writes a checkpoint of the present step into the run's folder (checkpoints/step-N.safetensors and .json) and drops the
- * oldest ones beyond checkpoint.keep. hdo_run_advance does this by itself as the configuration says. */
+/* Writes a checkpoint of the present step into the run's folder (checkpoints/step-N.safetensors and .json) and drops
+ * the oldest ones beyond checkpoint.keep. hdo_run_advance does this by itself as the configuration says. */
 HDO_API hdo_status hdo_run_save(hdo_run *r, hdo_error *e);
 
 /* Continues the run stored in dir from its newest checkpoint, bit for bit: the configuration is the stored one, rows
- * after the checkpoint are dropped from metrics.jsonl and will be written again. threads: 0 keeps the stored setting. */
-HDO_API hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const hdo_hooks *hooks, hdo_error *e);
+ * after the checkpoint are dropped from metrics.jsonl and will be written again. threads: 0 keeps the stored setting.
+ */
+HDO_API hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const hdo_hooks *hooks,
+                                  hdo_error *e);
 
 /* Writes summary.json, and a last checkpoint unless the run diverged. */
 HDO_API hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e);

@@ -18,15 +18,15 @@
 #endif
 
 /* name, value, exit code of the command line, short text */
-#define HDO_STATUS_LIST(X)                                                    \
-    X(OK, 0, 0, "ok")                                                         \
-    X(E_FAILED, -1, 1, "the operation failed")                                \
-    X(E_MEMORY, -2, 1, "out of memory")                                       \
-    X(E_IO, -3, 1, "input or output failed")                                  \
-    X(E_CONFIG, -4, 2, "the configuration or command line is not valid")      \
-    X(E_UNSUPPORTED, -5, 2, "this combination is not supported")              \
-    X(E_DATA, -6, 3, "data or weights are missing, damaged or do not match")  \
-    X(E_ENGINE, -7, 5, "a peer or the communication engine failed")           \
+#define HDO_STATUS_LIST(X)                                                                                             \
+    X(OK, 0, 0, "ok")                                                                                                  \
+    X(E_FAILED, -1, 1, "the operation failed")                                                                         \
+    X(E_MEMORY, -2, 1, "out of memory")                                                                                \
+    X(E_IO, -3, 1, "input or output failed")                                                                           \
+    X(E_CONFIG, -4, 2, "the configuration or command line is not valid")                                               \
+    X(E_UNSUPPORTED, -5, 2, "this combination is not supported")                                                       \
+    X(E_DATA, -6, 3, "data or weights are missing, damaged or do not match")                                           \
+    X(E_ENGINE, -7, 5, "a peer or the communication engine failed")                                                    \
     X(E_OBJECTIVE, -8, 6, "the objective failed")
 
 typedef enum hdo_status {

@@ -74,11 +74,11 @@ HDO_API void hdo_theory_fwd_draw(size_t d, const double *g, int rv, double chi, 
 /* ---- population: docs/theory.md 3.4 ----------------------------------------------------------------------------- */
 
 typedef struct hdo_pop_class {
-    int count;           /* nodes of this class; 0 is allowed, the class is then ignored */
-    bool is_zo;          /* counted in n0 (zeroth-order), otherwise in n1 */
+    int count;  /* nodes of this class; 0 is allowed, the class is then ignored */
+    bool is_zo; /* counted in n0 (zeroth-order), otherwise in n1 */
     hdo_est_const est;
-    double sigma;        /* root mean of s_i^2 over the class */
-    double varsigma;     /* heterogeneity of the class, in the sense of the mode used below */
+    double sigma;    /* root mean of s_i^2 over the class */
+    double varsigma; /* heterogeneity of the class, in the sense of the mode used below */
 } hdo_pop_class;
 
 typedef struct hdo_pop_const {
@@ -116,12 +116,12 @@ HDO_API hdo_status hdo_theory_mix_check(hdo_theory_mix kind, int n, double lambd
 HDO_API hdo_mix_const hdo_theory_mix_const(hdo_theory_mix kind, int n, double lambda); /* lambda: last two kinds only */
 
 /* Contractions in closed form. */
-HDO_API double hdo_theory_lambda_match(int n);          /* random (near-)perfect matching of all nodes */
-HDO_API double hdo_theory_lambda_gap(double gap);       /* fixed symmetric W with this spectral gap */
-HDO_API double hdo_theory_lambda_complete_edge(int n);  /* one uniform edge of the complete graph */
-HDO_API double hdo_theory_lambda_ring_edge(int n);      /* one uniform edge of a ring, n >= 3 */
-HDO_API double hdo_theory_lambda_ring_third(int n);     /* W = (I + left + right)/3, n >= 3 */
-HDO_API double hdo_theory_lambda_ring_match(int n);     /* one of the two matchings of an even ring, n >= 4 */
+HDO_API double hdo_theory_lambda_match(int n);         /* random (near-)perfect matching of all nodes */
+HDO_API double hdo_theory_lambda_gap(double gap);      /* fixed symmetric W with this spectral gap */
+HDO_API double hdo_theory_lambda_complete_edge(int n); /* one uniform edge of the complete graph */
+HDO_API double hdo_theory_lambda_ring_edge(int n);     /* one uniform edge of a ring, n >= 3 */
+HDO_API double hdo_theory_lambda_ring_third(int n);    /* W = (I + left + right)/3, n >= 3 */
+HDO_API double hdo_theory_lambda_ring_match(int n);    /* one of the two matchings of an even ring, n >= 4 */
 
 /* Power iteration for the eigenvalue of largest modulus of a symmetric n x n operator, y = A x. With deflate, on the
  * space orthogonal to the all-ones vector. Stops when |A x - value x| <= tol |value|. work: 2 n doubles (3 n for the
@@ -153,10 +153,10 @@ typedef enum hdo_theory_mode {
 typedef struct hdo_theory_problem {
     hdo_pop_const pop;
     hdo_mix_const mix;
-    double L;               /* smoothness of every f^i */
-    double ell, ell_loc;    /* strong convexity of f, of every f^i (0 allowed); not read by the non-convex functions */
-    hdo_theory_mode mode;   /* not read by the non-convex functions, which need mode U */
-    bool balanced;          /* every class minimises the same mean objective */
+    double L;             /* smoothness of every f^i */
+    double ell, ell_loc;  /* strong convexity of f, of every f^i (0 allowed); not read by the non-convex functions */
+    hdo_theory_mode mode; /* not read by the non-convex functions, which need mode U */
+    bool balanced;        /* every class minimises the same mean objective */
 } hdo_theory_problem;
 
 HDO_API hdo_status hdo_theory_problem_check(const hdo_theory_problem *p, bool convex, hdo_error *e);
@@ -227,7 +227,7 @@ HDO_API hdo_sc_weighted hdo_theory_sc_weighted(const hdo_sys_coef *s, double a_0
                                                double phi);
 /* Bound on MG given bounds on a and Gamma. */
 HDO_API double hdo_theory_mg_bound(const hdo_theory_problem *p, double a, double Gamma);
-HDO_API bool hdo_theory_sc_ok(const hdo_theory_problem *p, double eta); /* delta >= delta0/2 and eps >= 1 */
+HDO_API bool hdo_theory_sc_ok(const hdo_theory_problem *p, double eta);   /* delta >= delta0/2 and eps >= 1 */
 HDO_API double hdo_theory_sc_eta(const hdo_theory_problem *p, int64_t T); /* theta = 8 ln T / (T ell) */
 /* Closed forms for unbiased estimators, mode U, balanced; pair and matching only. */
 HDO_API hdo_corollary hdo_theory_cor_sc(const hdo_theory_problem *p, double eta, double a_0, int64_t T);
@@ -261,13 +261,13 @@ HDO_API int64_t hdo_theory_sc_t_min(const hdo_theory_problem *p);           /* s
 HDO_API int64_t hdo_theory_nc_t_min(const hdo_theory_problem *p, size_t d); /* nc_ok at nc_eta(T) */
 
 typedef enum hdo_theory_cond {
-    HDO_THEORY_COND_CONSENSUS,  /* strongly convex: delta > 0 */
-    HDO_THEORY_COND_DESCENT,    /* strongly convex: delta > 0 and eps > 0, so sc_weighted exists */
-    HDO_THEORY_COND_STABLE,     /* strongly convex: spectral radius below 1 */
-    HDO_THEORY_COND_BOUNDED,    /* strongly convex: the curve stays bounded (radius or Lyapunov function) */
-    HDO_THEORY_COND_SC_OK,      /* hdo_theory_sc_ok */
-    HDO_THEORY_COND_NC_BOUND,   /* nc_bound exists */
-    HDO_THEORY_COND_NC_OK       /* hdo_theory_nc_ok */
+    HDO_THEORY_COND_CONSENSUS, /* strongly convex: delta > 0 */
+    HDO_THEORY_COND_DESCENT,   /* strongly convex: delta > 0 and eps > 0, so sc_weighted exists */
+    HDO_THEORY_COND_STABLE,    /* strongly convex: spectral radius below 1 */
+    HDO_THEORY_COND_BOUNDED,   /* strongly convex: the curve stays bounded (radius or Lyapunov function) */
+    HDO_THEORY_COND_SC_OK,     /* hdo_theory_sc_ok */
+    HDO_THEORY_COND_NC_BOUND,  /* nc_bound exists */
+    HDO_THEORY_COND_NC_OK      /* hdo_theory_nc_ok */
 } hdo_theory_cond;
 
 /* Largest eta (to a relative 1e-12) that meets the condition: 0 if none does, HUGE_VAL if all do. */
@@ -276,8 +276,8 @@ HDO_API double hdo_theory_eta_max(const hdo_theory_problem *p, hdo_theory_cond c
 /* Minimum of bound(ctx, eta) over the points 10^(k/per_decade) in [eta_lo, eta_hi]; HUGE_VAL marks a forbidden step.
  * Returns false, outputs untouched, if no point is allowed. */
 typedef double (*hdo_theory_eta_fn)(const void *ctx, double eta);
-HDO_API bool hdo_theory_eta_best(hdo_theory_eta_fn bound, const void *ctx, double eta_lo, double eta_hi,
-                                 int per_decade, double *eta, double *best);
+HDO_API bool hdo_theory_eta_best(hdo_theory_eta_fn bound, const void *ctx, double eta_lo, double eta_hi, int per_decade,
+                                 double *eta, double *best);
 HDO_API bool hdo_theory_sc_eta_best(const hdo_theory_problem *p, double a_0, double Gamma_0, int64_t T, double *eta,
                                     double *best);
 HDO_API bool hdo_theory_nc_eta_best(const hdo_theory_problem *p, double F, double Gamma_0, double T, double *eta,
@@ -342,10 +342,10 @@ HDO_API void hdo_theory_gram_fixed(const void *W0, int n, int64_t k, double *pro
 
 typedef struct hdo_gram {
     int n;
-    double h;             /* curvature */
-    const double *eta;    /* (n) step of each node */
-    const double *omega;  /* (n) */
-    const double *add;    /* (n) rho s^2 + kappa */
+    double h;            /* curvature */
+    const double *eta;   /* (n) step of each node */
+    const double *omega; /* (n) */
+    const double *add;   /* (n) rho s^2 + kappa */
     hdo_gram_event event;
     const void *ctx;
     int64_t n_events;

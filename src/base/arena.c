@@ -25,9 +25,13 @@ void *hdo__alloc(size_t bytes) {
     return p;
 }
 
-void hdo__free(void *p) { free(p); }
+void hdo__free(void *p) {
+    free(p);
+}
 
-size_t hdo__alloc_count(void) { return atomic_load_explicit(&g_alloc_count, memory_order_relaxed); }
+size_t hdo__alloc_count(void) {
+    return atomic_load_explicit(&g_alloc_count, memory_order_relaxed);
+}
 
 hdo_status hdo__arena_init(hdo_arena *a, size_t size) {
     *a = (hdo_arena){0};
@@ -47,7 +51,8 @@ void hdo__arena_clear(hdo_arena *a) {
 void *hdo__arena_take(hdo_arena *a, size_t bytes) {
     size_t n = hdo__arena_round(bytes);
     if (n > a->size - a->used) {
-        fprintf(stderr, "hdo: internal error: arena of %zu bytes cannot give %zu more (%zu used); work_bytes is wrong\n",
+        fprintf(stderr,
+                "hdo: internal error: arena of %zu bytes cannot give %zu more (%zu used); work_bytes is wrong\n",
                 a->size, n, a->used);
         abort();
     }

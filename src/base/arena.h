@@ -29,10 +29,14 @@ static inline size_t hdo__arena_round(size_t bytes) {
 hdo_status hdo__arena_init(hdo_arena *a, size_t size);
 void hdo__arena_clear(hdo_arena *a);
 void *hdo__arena_take(hdo_arena *a, size_t bytes); /* 64-byte aligned, not zeroed */
-static inline size_t hdo__arena_mark(const hdo_arena *a) { return a->used; }
+static inline size_t hdo__arena_mark(const hdo_arena *a) {
+    return a->used;
+}
 void hdo__arena_rewind(hdo_arena *a, size_t mark);
 
-static inline float *hdo__arena_floats(hdo_arena *a, size_t n) { return (float *)hdo__arena_take(a, n * sizeof(float)); }
+static inline float *hdo__arena_floats(hdo_arena *a, size_t n) {
+    return (float *)hdo__arena_take(a, n * sizeof(float));
+}
 static inline double *hdo__arena_doubles(hdo_arena *a, size_t n) {
     return (double *)hdo__arena_take(a, n * sizeof(double));
 }

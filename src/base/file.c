@@ -97,7 +97,8 @@ hdo_status hdo__file_read(const char *path, size_t max, char **data, size_t *len
 hdo_status hdo__dir_create(const char *path, hdo_error *e) {
     char p[PATH_CAP];
     int n = snprintf(p, sizeof p, "%s", path);
-    if (n <= 0 || (size_t)n >= sizeof p) return hdo__fail(e, HDO_E_IO, "the folder name '%.200s' is empty or too long", path);
+    if (n <= 0 || (size_t)n >= sizeof p)
+        return hdo__fail(e, HDO_E_IO, "the folder name '%.200s' is empty or too long", path);
     for (char *s = p + 1;; s++) {
         if (*s != '/' && *s != '\0') continue;
         char c = *s;

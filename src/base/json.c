@@ -24,7 +24,9 @@ static void put(hdo_json *j, const char *s, size_t n) {
     j->text[j->len] = '\0';
 }
 
-static void puts_(hdo_json *j, const char *s) { put(j, s, strlen(s)); }
+static void puts_(hdo_json *j, const char *s) {
+    put(j, s, strlen(s));
+}
 
 static void put_string(hdo_json *j, const char *s) {
     puts_(j, "\"");
@@ -94,8 +96,12 @@ static void open_bracket(hdo_json *j, const char *key, const char *bracket) {
     j->first = true;
 }
 
-void hdo__json_object(hdo_json *j, const char *key) { open_bracket(j, key, "{"); }
-void hdo__json_array(hdo_json *j, const char *key) { open_bracket(j, key, "["); }
+void hdo__json_object(hdo_json *j, const char *key) {
+    open_bracket(j, key, "{");
+}
+void hdo__json_array(hdo_json *j, const char *key) {
+    open_bracket(j, key, "[");
+}
 
 void hdo__json_end(hdo_json *j, char bracket) {
     bool empty = j->first;

@@ -27,7 +27,7 @@ void hdo__json_reset(hdo_json *j); /* empty again, memory kept */
 /* key is NULL inside arrays and at the top level. */
 void hdo__json_object(hdo_json *j, const char *key);
 void hdo__json_array(hdo_json *j, const char *key);
-void hdo__json_end(hdo_json *j, char bracket); /* '}' or ']' */
+void hdo__json_end(hdo_json *j, char bracket);                        /* '}' or ']' */
 void hdo__json_text(hdo_json *j, const char *key, const char *value); /* NULL: null */
 void hdo__json_real(hdo_json *j, const char *key, double value);
 void hdo__json_int(hdo_json *j, const char *key, int64_t value);

@@ -7,9 +7,8 @@
 
 const char *hdo_status_text(hdo_status code) {
     switch (code) {
-#define HDO_X(name, value, exit_code, text) \
-    case HDO_##name:                        \
-        return text;
+#define HDO_X(name, value, exit_code, text)                                                                            \
+    case HDO_##name: return text;
         HDO_STATUS_LIST(HDO_X)
 #undef HDO_X
     }
@@ -18,9 +17,8 @@ const char *hdo_status_text(hdo_status code) {
 
 int hdo_status_exit_code(hdo_status code) {
     switch (code) {
-#define HDO_X(name, value, exit_code, text) \
-    case HDO_##name:                        \
-        return exit_code;
+#define HDO_X(name, value, exit_code, text)                                                                            \
+    case HDO_##name: return exit_code;
         HDO_STATUS_LIST(HDO_X)
 #undef HDO_X
     }

@@ -19,8 +19,8 @@ size_t hdo__st_dtype_bytes(const char *dtype) {
     static const struct {
         const char *name;
         size_t bytes;
-    } types[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1},
-                 {"U8", 1},  {"BOOL", 1}, {"U16", 2}, {"U32", 4},  {"U64", 8},  {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+    } types[] = {{"F64", 8}, {"F32", 4},  {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4},     {"I16", 2},    {"I8", 1},
+                 {"U8", 1},  {"BOOL", 1}, {"U16", 2}, {"U32", 4},  {"U64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (strcmp(types[i].name, dtype) == 0) return types[i].bytes;
     }
@@ -39,8 +39,8 @@ static bool tensor_bytes(const hdo_st_tensor *t, uint64_t *bytes) {
     return true;
 }
 
-hdo_status hdo__st_plan(hdo_st_tensor *t, int n, const char *metadata, char **head, size_t *head_len, uint64_t *file_len,
-                        hdo_error *e) {
+hdo_status hdo__st_plan(hdo_st_tensor *t, int n, const char *metadata, char **head, size_t *head_len,
+                        uint64_t *file_len, hdo_error *e) {
     hdo_json j;
     uint64_t off = 0;
     hdo__json_init(&j, false);
@@ -93,20 +93,23 @@ static hdo_status parse_tensor(const char *file, const char *name, const json_t 
     const json_t *shape = json_object_get(v, "shape"), *range = json_object_get(v, "data_offsets");
     const char *dtype = json_string_value(json_object_get(v, "dtype"));
     *t = (hdo_st_tensor){0};
-    if (strlen(name) >= sizeof t->name) return hdo__fail(e, HDO_E_DATA, "%s: the tensor name '%.60s...' is too long", file, name);
+    if (strlen(name) >= sizeof t->name)
+        return hdo__fail(e, HDO_E_DATA, "%s: the tensor name '%.60s...' is too long", file, name);
     memcpy(t->name, name, strlen(name) + 1);
     if (dtype == NULL || hdo__st_dtype_bytes(dtype) == 0) {
         return hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' has no dtype we know", file, name);
     }
     snprintf(t->dtype, sizeof t->dtype, "%s", dtype);
     if (!json_is_array(shape) || json_array_size(shape) > HDO_ST_DIMS_MAX) {
-        return hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' has no shape, or more than %d dimensions", file, name, HDO_ST_DIMS_MAX);
+        return hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' has no shape, or more than %d dimensions", file, name,
+                         HDO_ST_DIMS_MAX);
     }
     t->n_dim = (int)json_array_size(shape);
     for (int i = 0; i < t->n_dim; i++) {
         const json_t *d = json_array_get(shape, (size_t)i);
         t->dim[i] = json_integer_value(d);
-        if (!json_is_integer(d) || t->dim[i] < 0) return hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' has a bad shape", file, name);
+        if (!json_is_integer(d) || t->dim[i] < 0)
+            return hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' has a bad shape", file, name);
     }
     const json_t *from = json_array_get(range, 0), *to = json_array_get(range, 1);
     if (!json_is_integer(from) || !json_is_integer(to) || json_array_size(range) != 2 || json_integer_value(from) < 0 ||
@@ -145,7 +148,8 @@ static hdo_status parse_header(json_t *root, const char *file, uint64_t start, u
             json_t *note;
             if (!json_is_object(v)) st = hdo__fail(e, HDO_E_DATA, "%s: __metadata__ is not an object", file);
             json_object_foreach(v, k, note) {
-                if (!json_is_string(note)) st = hdo__fail(e, HDO_E_DATA, "%s: __metadata__ holds something else than text", file);
+                if (!json_is_string(note))
+                    st = hdo__fail(e, HDO_E_DATA, "%s: __metadata__ holds something else than text", file);
             }
             if (st == HDO_OK && metadata != NULL) *metadata = json_dumps(v, JSON_COMPACT);
             continue;
@@ -164,8 +168,9 @@ static hdo_status parse_header(json_t *root, const char *file, uint64_t start, u
         t[i].off += start;
     }
     if (st == HDO_OK && at != data_len) {
-        st = hdo__fail(e, HDO_E_DATA, "%s: the header describes %llu bytes of data, but the file has %llu: it is %s", file,
-                       (unsigned long long)at, (unsigned long long)data_len, at > data_len ? "truncated" : "too long");
+        st = hdo__fail(e, HDO_E_DATA, "%s: the header describes %llu bytes of data, but the file has %llu: it is %s",
+                       file, (unsigned long long)at, (unsigned long long)data_len,
+                       at > data_len ? "truncated" : "too long");
     }
     if (st != HDO_OK) {
         free(t);

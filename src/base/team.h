@@ -10,8 +10,8 @@
 #include "base/arena.h"
 
 typedef struct hdo_team {
-    int threads;       /* >= 1 */
-    hdo_arena *arena;  /* (threads): arena[k] belongs to thread k while tasks run */
+    int threads;      /* >= 1 */
+    hdo_arena *arena; /* (threads): arena[k] belongs to thread k while tasks run */
 } hdo_team;
 
 /* What a computation may use: its own arena for scratch, and a team to spread numbered tasks over. When work runs

@@ -10,11 +10,19 @@
 
 #include "base/simd.h"
 
-static inline void hdo__axpy(size_t n, float a, const float *x, float *y) { hdo__simd()->axpy(n, a, x, y); }
-static inline void hdo__axpby(size_t n, float a, const float *x, float b, float *y) { hdo__simd()->axpby(n, a, x, b, y); }
-static inline void hdo__scale(size_t n, float a, float *x) { hdo__simd()->scale(n, a, x); }
+static inline void hdo__axpy(size_t n, float a, const float *x, float *y) {
+    hdo__simd()->axpy(n, a, x, y);
+}
+static inline void hdo__axpby(size_t n, float a, const float *x, float b, float *y) {
+    hdo__simd()->axpby(n, a, x, b, y);
+}
+static inline void hdo__scale(size_t n, float a, float *x) {
+    hdo__simd()->scale(n, a, x);
+}
 /* The mixing step: x and y both become (x + y) / 2, the same bits whichever is named first. */
-static inline void hdo__average(size_t n, float *x, float *y) { hdo__simd()->average(n, x, y); }
+static inline void hdo__average(size_t n, float *x, float *y) {
+    hdo__simd()->average(n, x, y);
+}
 /* Both become wx x + wy y. The products are rounded first, so the order of the partners does not matter. */
 static inline void hdo__average_weighted(size_t n, float wx, float *x, float wy, float *y) {
     for (size_t i = 0; i < n; i++) {
@@ -23,10 +31,18 @@ static inline void hdo__average_weighted(size_t n, float wx, float *x, float wy,
         y[i] = m;
     }
 }
-static inline double hdo__dot(size_t n, const float *x, const float *y) { return hdo__simd()->dot(n, x, y); }
-static inline double hdo__sumsq(size_t n, const float *x) { return hdo__simd()->sumsq(n, x); }
-static inline double hdo__distsq(size_t n, const float *x, const float *y) { return hdo__simd()->distsq(n, x, y); }
+static inline double hdo__dot(size_t n, const float *x, const float *y) {
+    return hdo__simd()->dot(n, x, y);
+}
+static inline double hdo__sumsq(size_t n, const float *x) {
+    return hdo__simd()->sumsq(n, x);
+}
+static inline double hdo__distsq(size_t n, const float *x, const float *y) {
+    return hdo__simd()->distsq(n, x, y);
+}
 /* sum += x, element by element, in double. */
-static inline void hdo__accumulate(size_t n, const float *x, double *sum) { hdo__simd()->accumulate(n, x, sum); }
+static inline void hdo__accumulate(size_t n, const float *x, double *sum) {
+    hdo__simd()->accumulate(n, x, sum);
+}
 
 #endif

@@ -7,13 +7,48 @@
 
 #include "bench/bench_internal.h"
 
-#define STEP(e, class_, est, rv, quick) {"step/" e "/" est, quick, hdo__bench_step, {e, class_, est}, {rv}}
-#define STEP_RV(e, class_, est, rv, quick) {"step/" e "/" est "-rv" #rv, quick, hdo__bench_step, {e, class_, est}, {rv}}
-#define EVAL(e, class_, quick) {"eval/" e, quick, hdo__bench_eval, {e, class_, NULL}, {0}}
-#define GEMM(name, quick, ta, tb, M, N, K) {"gemm/" name, quick, hdo__bench_gemm, {NULL}, {ta, tb, M, N, K}}
-#define CONV(name, quick, ...) {"conv/" name, quick, hdo__bench_conv, {NULL}, {__VA_ARGS__}}
-#define NODES(n, quick) {"nodes/" #n, quick, hdo__bench_nodes, {NULL}, {n, 10}}
-#define DIM(d, quick) {"dim/" #d, quick, hdo__bench_dim, {"forward-law"}, {d}}
+#define STEP(e, class_, est, rv, quick)                                                                                \
+    {                                                                                                                  \
+        "step/" e "/" est, quick, hdo__bench_step, {e, class_, est}, {                                                 \
+            rv                                                                                                         \
+        }                                                                                                              \
+    }
+#define STEP_RV(e, class_, est, rv, quick)                                                                             \
+    {                                                                                                                  \
+        "step/" e "/" est "-rv" #rv, quick, hdo__bench_step, {e, class_, est}, {                                       \
+            rv                                                                                                         \
+        }                                                                                                              \
+    }
+#define EVAL(e, class_, quick)                                                                                         \
+    {                                                                                                                  \
+        "eval/" e, quick, hdo__bench_eval, {e, class_, NULL}, {                                                        \
+            0                                                                                                          \
+        }                                                                                                              \
+    }
+#define GEMM(name, quick, ta, tb, M, N, K)                                                                             \
+    {                                                                                                                  \
+        "gemm/" name, quick, hdo__bench_gemm, {NULL}, {                                                                \
+            ta, tb, M, N, K                                                                                            \
+        }                                                                                                              \
+    }
+#define CONV(name, quick, ...)                                                                                         \
+    {                                                                                                                  \
+        "conv/" name, quick, hdo__bench_conv, {NULL}, {                                                                \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+#define NODES(n, quick)                                                                                                \
+    {                                                                                                                  \
+        "nodes/" #n, quick, hdo__bench_nodes, {NULL}, {                                                                \
+            n, 10                                                                                                      \
+        }                                                                                                              \
+    }
+#define DIM(d, quick)                                                                                                  \
+    {                                                                                                                  \
+        "dim/" #d, quick, hdo__bench_dim, {"forward-law"}, {                                                           \
+            d                                                                                                          \
+        }                                                                                                              \
+    }
 
 static const hdo_bench_case cases[] = {
     {"normals/l1", true, hdo__bench_normals, {NULL}, {4096}},
@@ -122,7 +157,8 @@ hdo_status hdo_bench_run(const hdo_bench_options *o, hdo_error *e) {
     bool only_limits = o->name != NULL && strcmp(o->name, "limit") == 0;
     int n = 0;
     for (int i = 0; i < N_CASES; i++) n += wanted(o, &cases[i]) ? 1 : 0;
-    if (n == 0 && !only_limits) return hdo__fail(e, HDO_E_CONFIG, "there is no benchmark '%s'; 'hdo bench --list' shows them", o->name);
+    if (n == 0 && !only_limits)
+        return hdo__fail(e, HDO_E_CONFIG, "there is no benchmark '%s'; 'hdo bench --list' shows them", o->name);
     hdo_bench b = {.o = o, .asked = o->threads, .threads = o->threads > 0 ? o->threads : hdo__cpu_count(), .e = e};
     b.seconds = o->seconds > 0.0 ? o->seconds : 0.3;
     b.wall = hdo__alloc(TIMINGS * sizeof(double));

@@ -28,8 +28,8 @@ struct hdo_bench_case {
 
 struct hdo_bench {
     const hdo_bench_options *o;
-    int threads;            /* as asked, or all processors */
-    int asked;              /* for configurations: 0 leaves it to the run */
+    int threads; /* as asked, or all processors */
+    int asked;   /* for configurations: 0 leaves it to the run */
     double seconds;
     double fma, triad, normals; /* measured limits of one thread: GFLOP/s, GB/s, G/s */
     double triad_all;           /* of all threads together */
@@ -46,7 +46,8 @@ void hdo__bench_time(hdo_bench *b, hdo_bench_fn fn, void *arg, int least, hdo_be
 /* A row for the case with its work: `amount` (operations, bytes, numbers: in units of 1e9, or 1e6 for "M/s") a call. */
 hdo_bench_row hdo__bench_row(const hdo_bench_case *c, int threads);
 /* unit, rate, limit and fraction from the amount of one call and a limit; then hands the row to the caller. */
-void hdo__bench_emit(hdo_bench *b, hdo_bench_row *row, const char *unit, double amount, const char *limit, double at_most);
+void hdo__bench_emit(hdo_bench *b, hdo_bench_row *row, const char *unit, double amount, const char *limit,
+                     double at_most);
 void hdo__bench_skip(hdo_bench *b, const hdo_bench_case *c, hdo_status st, const hdo_error *e);
 
 void hdo__bench_limits(hdo_bench *b); /* measures fma, triad, normals and reports them as rows */
@@ -69,7 +70,8 @@ void hdo__bench_threads(hdo_bench *b, const hdo_bench_case *c); /* text: preset,
 
 /* ---- macro helpers (bench_macro.c) ---- */
 
-/* The preset as one runs it for timing: no evaluation, tiny constant rates so that it never stops, `threads` threads. */
+/* The preset as one runs it for timing: no evaluation, tiny constant rates so that it never stops, `threads` threads.
+ */
 hdo_status hdo__bench_config(hdo_config *c, const char *preset, int threads, hdo_error *e);
 hdo_status hdo__bench_set(hdo_config *c, const char *class_name, const char *key, const char *value, hdo_error *e);
 void hdo__bench_one_step(void *run);       /* hdo_run_advance(run, 1) */

@@ -103,7 +103,10 @@ void hdo__bench_step(hdo_bench *b, const hdo_bench_case *c) {
         } else {
             bool sided = strcmp(name, "fd") == 0, central = strcmp(name, "fd-central") == 0;
             bool gradient = strcmp(name, "fo") == 0 || strcmp(name, "forward-law") == 0;
-            double passes = gradient ? 3.0 : sided ? 1.0 + k->estimator.rv : central ? 1.0 + 2.0 * k->estimator.rv : 0.0;
+            double passes = gradient  ? 3.0
+                            : sided   ? 1.0 + k->estimator.rv
+                            : central ? 1.0 + 2.0 * k->estimator.rv
+                                      : 0.0;
             hdo__bench_emit(b, &row, passes > 0.0 ? "GFLOP/s" : "", flops * passes, passes > 0.0 ? "fma" : "",
                             passes > 0.0 ? b->fma * b->threads : 0.0);
         }
@@ -118,7 +121,8 @@ void hdo__bench_eval(hdo_bench *b, const hdo_bench_case *c) {
     int64_t samples = r->val != NULL ? r->val->count : 0;
     snprintf(row.shape, sizeof row.shape, "d %zu, %lld samples", r->objective->d, (long long)samples);
     hdo__bench_time(b, hdo__bench_one_evaluation, r, 3, &row);
-    hdo__bench_emit(b, &row, "GFLOP/s", 1e-9 * hdo__bench_forward_flops(r->objective) * (double)samples, "fma", b->fma * b->threads);
+    hdo__bench_emit(b, &row, "GFLOP/s", 1e-9 * hdo__bench_forward_flops(r->objective) * (double)samples, "fma",
+                    b->fma * b->threads);
     hdo_run_destroy(r);
 }
 
@@ -140,10 +144,11 @@ static void do_whole(void *p) {
     while (w->st == HDO_OK && why == HDO_RUNNING) w->st = hdo_run_advance(r, 100, &why, &w->e);
     if (w->st == HDO_OK) {
         const hdo_config *c = w->config;
-        int64_t total = c->steps + c->warmup, evaluations = 1 + (c->eval.every > 0 ? (total + c->eval.every - 1) / c->eval.every : 1);
+        int64_t total = c->steps + c->warmup,
+                evaluations = 1 + (c->eval.every > 0 ? (total + c->eval.every - 1) / c->eval.every : 1);
         w->last = *hdo_run_last_row(r);
-        w->flops = 1e-9 * hdo__bench_forward_flops(r->objective) * (double)(r->val != NULL ? r->val->count : 0) * (double)evaluations *
-                   (double)(r->mixer.n + (c->eval.mean_model ? 1 : 0));
+        w->flops = 1e-9 * hdo__bench_forward_flops(r->objective) * (double)(r->val != NULL ? r->val->count : 0) *
+                   (double)evaluations * (double)(r->mixer.n + (c->eval.mean_model ? 1 : 0));
     }
     hdo_run_destroy(r);
 }
@@ -156,7 +161,8 @@ void hdo__bench_whole(hdo_bench *b, const hdo_bench_case *c) {
         hdo_config_default(config);
         w.st = hdo_config_load_text(config, c->text[0], text, strlen(text), &w.e);
         config->threads = b->asked;
-        if (w.st == HDO_OK && c->text[2] != NULL) w.st = hdo__bench_set(config, c->text[1], "estimator", c->text[2], &w.e);
+        if (w.st == HDO_OK && c->text[2] != NULL)
+            w.st = hdo__bench_set(config, c->text[1], "estimator", c->text[2], &w.e);
     }
     hdo_bench_row row = hdo__bench_row(c, b->threads);
     if (w.st == HDO_OK) hdo__bench_time(b, do_whole, &w, 1, &row);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The limits of the machine and the kernels, one thread. A window holds calls with arguments and scratch ready and always
- * the same, so they are in cache when they fit; only the average and the gather walk over more memory than that.
+ * The limits of the machine and the kernels, one thread. A window holds calls with arguments and scratch ready and
+ * always the same, so they are in cache when they fit; only the average and the gather walk over more memory than that.
  * Operations of a convolution count every tap, also those on the padding, as libraries do.
  */
 #include <math.h>
@@ -72,8 +72,8 @@ static void do_triad(void *p) {
     hdo__team_run(&j->team, j->team.threads, triad_task, j);
 }
 
-static void limit_row(hdo_bench *b, const char *name, int threads, job *j, hdo_bench_fn fn, const char *unit, double amount,
-                      double *best) {
+static void limit_row(hdo_bench *b, const char *name, int threads, job *j, hdo_bench_fn fn, const char *unit,
+                      double amount, double *best) {
     hdo_bench_case c = {.name = name};
     hdo_bench_row row = hdo__bench_row(&c, threads);
     hdo__bench_time(b, fn, j, 3, &row);
@@ -138,11 +138,17 @@ void hdo__bench_exp(hdo_bench *b, const hdo_bench_case *c) {
 
 static void do_gemm(void *p) {
     job *j = p;
-    j->k->gemm(j->ta, j->tb, j->M, j->N, j->K, 1.0f, j->a, j->ta ? j->M : j->K, j->b, j->tb ? j->K : j->N, 0.0f, j->c, j->N);
+    j->k->gemm(j->ta, j->tb, j->M, j->N, j->K, 1.0f, j->a, j->ta ? j->M : j->K, j->b, j->tb ? j->K : j->N, 0.0f, j->c,
+               j->N);
 }
 
 void hdo__bench_gemm(hdo_bench *b, const hdo_bench_case *c) {
-    job j = {.k = hdo__kernels(HDO_KERNELS_AUTO), .ta = c->p[0] != 0, .tb = c->p[1] != 0, .M = c->p[2], .N = c->p[3], .K = c->p[4]};
+    job j = {.k = hdo__kernels(HDO_KERNELS_AUTO),
+             .ta = c->p[0] != 0,
+             .tb = c->p[1] != 0,
+             .M = c->p[2],
+             .N = c->p[3],
+             .K = c->p[4]};
     size_t M = (size_t)j.M, N = (size_t)j.N, K = (size_t)j.K;
     j.a = numbers(&j, M * K), j.b = numbers(&j, K * N), j.c = numbers(&j, M * N);
     if (ready(b, c, &j, 3, HDO_ALIGN)) {
@@ -173,18 +179,27 @@ void hdo__bench_conv(hdo_bench *b, const hdo_bench_case *c) {
         hdo_bench_fn fn;
     } passes[] = {{"fwd", do_conv_fwd}, {"bwd_x", do_conv_bwd_x}, {"bwd_w", do_conv_bwd_w}};
     job j = {.k = hdo__kernels(HDO_KERNELS_AUTO)};
-    j.conv = (hdo_conv){.B = c->p[0], .C = c->p[1], .H = c->p[2], .W = c->p[2], .O = c->p[3], .kh = c->p[4], .kw = c->p[4],
-                        .stride = c->p[5], .pad = c->p[6]};
+    j.conv = (hdo_conv){.B = c->p[0],
+                        .C = c->p[1],
+                        .H = c->p[2],
+                        .W = c->p[2],
+                        .O = c->p[3],
+                        .kh = c->p[4],
+                        .kw = c->p[4],
+                        .stride = c->p[5],
+                        .pad = c->p[6]};
     hdo__conv_init(&j.conv);
     const hdo_conv *g = &j.conv;
-    size_t nx = (size_t)g->B * (size_t)g->C * (size_t)(g->H * g->W), ny = (size_t)g->B * (size_t)g->O * (size_t)(g->Ho * g->Wo);
+    size_t nx = (size_t)g->B * (size_t)g->C * (size_t)(g->H * g->W),
+           ny = (size_t)g->B * (size_t)g->O * (size_t)(g->Ho * g->Wo);
     size_t nw = (size_t)g->O * (size_t)g->C * (size_t)(g->kh * g->kw);
     j.a = numbers(&j, nx), j.b = numbers(&j, nw), j.c = numbers(&j, ny);
     if (ready(b, c, &j, 3, j.k->conv_work(g) + HDO_ALIGN)) {
         for (int k = 0; k < 3; k++) {
             hdo_bench_row row = hdo__bench_row(c, 1);
             snprintf(row.name, sizeof row.name, "%s/%s", c->name, passes[k].name);
-            snprintf(row.shape, sizeof row.shape, "B %d, %d x %d x %d -> %d, k %d", g->B, g->C, g->H, g->W, g->O, g->kh);
+            snprintf(row.shape, sizeof row.shape, "B %d, %d x %d x %d -> %d, k %d", g->B, g->C, g->H, g->W, g->O,
+                     g->kh);
             hdo__bench_time(b, passes[k].fn, &j, 3, &row);
             hdo__bench_emit(b, &row, "GFLOP/s", 2e-9 * (double)ny * (double)nw / g->O, "fma", b->fma);
         }
@@ -203,11 +218,16 @@ static void do_attn_bwd(void *p) {
 
 void hdo__bench_attn(hdo_bench *b, const hdo_bench_case *c) {
     job j = {.k = hdo__kernels(HDO_KERNELS_AUTO)};
-    j.attn = (hdo_attn){.B = c->p[0], .T = c->p[1], .heads = c->p[2], .hs = c->p[3], .dropout = 0.1f,
+    j.attn = (hdo_attn){.B = c->p[0],
+                        .T = c->p[1],
+                        .heads = c->p[2],
+                        .hs = c->p[3],
+                        .dropout = 0.1f,
                         .mask = hdo__stream(1, HDO_RNG_TEST, 0, 0, 0)};
     size_t n = (size_t)c->p[0] * (size_t)c->p[1] * (size_t)(c->p[2] * c->p[3]);
     double weights = 0.5e-9 * c->p[0] * c->p[1] * (c->p[1] + 1) * c->p[2];
-    j.a = numbers(&j, 3 * n), j.b = numbers(&j, n), j.c = numbers(&j, n), j.d = numbers(&j, n), j.e = numbers(&j, 3 * n);
+    j.a = numbers(&j, 3 * n), j.b = numbers(&j, n), j.c = numbers(&j, n), j.d = numbers(&j, n),
+    j.e = numbers(&j, 3 * n);
     if (ready(b, c, &j, 5, j.k->attn_work(&j.attn, 1) + HDO_ALIGN)) {
         for (int k = 0; k < 2; k++) {
             hdo_bench_row row = hdo__bench_row(c, 1);
@@ -224,7 +244,8 @@ void hdo__bench_attn(hdo_bench *b, const hdo_bench_case *c) {
 
 static void do_average(void *p) { /* all rows, in pairs: more memory than the caches hold when rows are many */
     job *j = p;
-    for (int k = 0; k + 1 < j->rows; k += 2) hdo__average(j->n, j->a + (size_t)k * j->ld, j->a + (size_t)(k + 1) * j->ld);
+    for (int k = 0; k + 1 < j->rows; k += 2)
+        hdo__average(j->n, j->a + (size_t)k * j->ld, j->a + (size_t)(k + 1) * j->ld);
 }
 
 void hdo__bench_average(hdo_bench *b, const hdo_bench_case *c) {
@@ -235,7 +256,8 @@ void hdo__bench_average(hdo_bench *b, const hdo_bench_case *c) {
         hdo_bench_row row = hdo__bench_row(c, 1);
         snprintf(row.shape, sizeof row.shape, "%d rows of %d", c->p[0], c->p[1]);
         hdo__bench_time(b, do_average, &j, 3, &row);
-        hdo__bench_emit(b, &row, "GB/s", 8e-9 * (double)j.n * j.rows, "triad", b->triad); /* every number read and written */
+        hdo__bench_emit(b, &row, "GB/s", 8e-9 * (double)j.n * j.rows, "triad",
+                        b->triad); /* every number read and written */
     }
     clear(&j);
 }

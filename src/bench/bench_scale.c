@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cost against the number of nodes and of coordinates, on a quadratic that costs next to nothing, so that what is seen is
- * the engine: matching, numbers, updates, averages. And the same work on one thread and on all.
+ * Cost against the number of nodes and of coordinates, on a quadratic that costs next to nothing, so that what is seen
+ * is the engine: matching, numbers, updates, averages. And the same work on one thread and on all.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,8 @@
 
 #include "bench/bench_internal.h"
 
-static hdo_status quadratic(hdo_config *c, int64_t fo, int64_t zo, const char *estimator, int64_t d, int threads, hdo_error *e) {
+static hdo_status quadratic(hdo_config *c, int64_t fo, int64_t zo, const char *estimator, int64_t d, int threads,
+                            hdo_error *e) {
     hdo_status st = hdo__bench_config(c, "theory-fleet", threads, e);
     if (st != HDO_OK) return st;
     c->model.dim = d;
@@ -22,7 +23,8 @@ static hdo_status quadratic(hdo_config *c, int64_t fo, int64_t zo, const char *e
     return hdo__bench_set(c, "zo", "estimator", estimator, e);
 }
 
-static hdo_run *open_quadratic(hdo_bench *b, const hdo_bench_case *c, int64_t fo, int64_t zo, const char *estimator, int64_t d) {
+static hdo_run *open_quadratic(hdo_bench *b, const hdo_bench_case *c, int64_t fo, int64_t zo, const char *estimator,
+                               int64_t d) {
     hdo_error e = {0};
     hdo_run *r = NULL;
     hdo_config *config = hdo__alloc(sizeof *config);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Timing. A window repeats the call until it lasts WINDOW_S, long enough for the clock and short enough that most windows
- * are not interrupted on a busy machine; windows are repeated for the seconds a case may take. Beside wall time every
- * window has its processor time, which waiting for a core does not change.
+ * Timing. A window repeats the call until it lasts WINDOW_S, long enough for the clock and short enough that most
+ * windows are not interrupted on a busy machine; windows are repeated for the seconds a case may take. Beside wall time
+ * every window has its processor time, which waiting for a core does not change.
  */
 #include <math.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ static double machine_s(void) {
     FILE *f = fopen("/proc/stat", "r");
     double v[8] = {0}, sum = 0.0;
     int got = f == NULL ? 0
-                        : fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
-                                 &v[7]);
+                        : fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+                                 &v[6], &v[7]);
     if (f != NULL) fclose(f);
     for (int k = 0; k < got; k++) sum += k == 3 || k == 4 ? 0.0 : v[k]; /* idle and waiting for a disk are not work */
     return got == 8 ? sum / (double)sysconf(_SC_CLK_TCK) : (double)NAN;
@@ -92,7 +92,8 @@ hdo_bench_row hdo__bench_row(const hdo_bench_case *c, int threads) {
     return row;
 }
 
-void hdo__bench_emit(hdo_bench *b, hdo_bench_row *row, const char *unit, double amount, const char *limit, double at_most) {
+void hdo__bench_emit(hdo_bench *b, hdo_bench_row *row, const char *unit, double amount, const char *limit,
+                     double at_most) {
     row->unit = unit;
     row->rate = amount / row->s.median;
     row->limit = limit;

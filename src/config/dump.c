@@ -33,10 +33,14 @@ static int write_text(FILE *f, const char *s) {
     if (plain_ok(s)) return fprintf(f, "%s", s);
     fputc('"', f);
     for (; *s != '\0'; s++) {
-        if (*s == '\n') n += fprintf(f, "\\n");
-        else if (*s == '\t') n += fprintf(f, "\\t");
-        else if (*s == '"' || *s == '\\') n += fprintf(f, "\\%c", *s);
-        else n += fprintf(f, "%c", *s);
+        if (*s == '\n')
+            n += fprintf(f, "\\n");
+        else if (*s == '\t')
+            n += fprintf(f, "\\t");
+        else if (*s == '"' || *s == '\\')
+            n += fprintf(f, "\\%c", *s);
+        else
+            n += fprintf(f, "%c", *s);
     }
     fputc('"', f);
     return n;
@@ -48,8 +52,10 @@ static void write_file_name(FILE *f, const char *s) {
     while (left > 0) {
         uint32_t code = 0;
         size_t n = hdo__utf8_next(s, left, &code);
-        if (n == 0 || !hdo__text_char_ok(code) || code < 0x20) fputc('?', f);
-        else fwrite(s, 1, n, f);
+        if (n == 0 || !hdo__text_char_ok(code) || code < 0x20)
+            fputc('?', f);
+        else
+            fwrite(s, 1, n, f);
         s += n > 0 ? n : 1;
         left -= n > 0 ? n : 1;
     }
@@ -156,8 +162,8 @@ static void default_text(const hdo_config *c, hdo_slot s, char *buf, size_t cap)
 static void help_row(FILE *f, const hdo_config *c, int row) {
     const hdo_section *s = hdo__row_section(row);
     char range[HDO_VALUE_MAX + 32], value[HDO_VALUE_MAX];
-    fprintf(f, "%s%s - %s\n", s->name[0] != '\0' ? s->name : "top level",
-            row >= HDO_SECTIONS_MAX ? ".<class>" : "", s->help);
+    fprintf(f, "%s%s - %s\n", s->name[0] != '\0' ? s->name : "top level", row >= HDO_SECTIONS_MAX ? ".<class>" : "",
+            s->help);
     for (hdo_slot slot = {row, 0}; s->options[slot.col].key != NULL; slot.col++) {
         const hdo_option *o = &s->options[slot.col];
         hdo__value_range(o, range, sizeof range - 32);

@@ -93,7 +93,9 @@ static hdo_status next(loader *l) {
     }
 }
 
-static const char *scalar(const loader *l) { return (const char *)l->event.data.scalar.value; }
+static const char *scalar(const loader *l) {
+    return (const char *)l->event.data.scalar.value;
+}
 
 static bool is_null(const loader *l) {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
@@ -193,8 +195,10 @@ static hdo_status read_keys(loader *l, int row) {
         st = once(l, &had, col >= 0 ? col : HDO_OPTIONS_MAX + (population ? 0 : section), key);
         if (st == HDO_OK) st = next(l);
         if (st != HDO_OK) return st;
-        if (col >= 0) st = read_value(l, (hdo_slot){row, col});
-        else st = population ? read_population(l) : read_section(l, section);
+        if (col >= 0)
+            st = read_value(l, (hdo_slot){row, col});
+        else
+            st = population ? read_population(l) : read_section(l, section);
         if (st != HDO_OK) return st;
     }
 }
@@ -248,9 +252,12 @@ static hdo_status read_population(loader *l) {
     memset(c->population, 0, sizeof c->population);
     memset(c->origin[HDO_SECTIONS_MAX], 0, HDO_CLASSES_MAX * sizeof c->origin[0]);
     c->n_classes = 0;
-    if (l->event.type == YAML_MAPPING_START_EVENT) st = read_classes(l);
-    else if (l->event.type == YAML_SCALAR_EVENT && !is_null(l)) st = read_population_text(l);
-    else return fail_at(l, at, "population must hold classes, such as '{fo: 4, zo: 28}' or 4fo+28zo");
+    if (l->event.type == YAML_MAPPING_START_EVENT)
+        st = read_classes(l);
+    else if (l->event.type == YAML_SCALAR_EVENT && !is_null(l))
+        st = read_population_text(l);
+    else
+        return fail_at(l, at, "population must hold classes, such as '{fo: 4, zo: 28}' or 4fo+28zo");
     if (st != HDO_OK) return st;
     if (c->n_classes == 0) return fail_at(l, at, "population has no class; write for example '{fo: 4, zo: 28}'");
     return place(l, at, hdo__nodes_check(c, l->e));
@@ -264,8 +271,10 @@ static hdo_status read_stream(loader *l) {
     if (st == HDO_OK && l->event.type == YAML_DOCUMENT_START_EVENT) st = next(l);
     if (st != HDO_OK) return st;
     if (l->event.type == YAML_STREAM_END_EVENT || is_null(l))
-        return hdo__fail(l->e, HDO_E_CONFIG, "%s:1:1: the file holds no settings; write at least one, such as "
-                         "'steps: 300'", l->name);
+        return hdo__fail(l->e, HDO_E_CONFIG,
+                         "%s:1:1: the file holds no settings; write at least one, such as "
+                         "'steps: 300'",
+                         l->name);
     if (l->event.type != YAML_MAPPING_START_EVENT)
         return fail_at(l, l->event.start_mark, "the file must hold keys with values, such as 'steps: 300'");
     st = read_keys(l, 0);

@@ -19,11 +19,15 @@ const hdo_section *hdo__row_section(int row) {
 
 void hdo__row_prefix(const hdo_config *c, int row, char *buf, size_t cap) {
     const char *section = hdo__row_section(row)->name;
-    if (row >= HDO_SECTIONS_MAX) snprintf(buf, cap, "%s.%s.", section, c->population[row - HDO_SECTIONS_MAX].name);
-    else snprintf(buf, cap, "%s%s", section, row > 0 ? "." : "");
+    if (row >= HDO_SECTIONS_MAX)
+        snprintf(buf, cap, "%s.%s.", section, c->population[row - HDO_SECTIONS_MAX].name);
+    else
+        snprintf(buf, cap, "%s%s", section, row > 0 ? "." : "");
 }
 
-const hdo_option *hdo__slot_option(hdo_slot s) { return &hdo__row_section(s.row)->options[s.col]; }
+const hdo_option *hdo__slot_option(hdo_slot s) {
+    return &hdo__row_section(s.row)->options[s.col];
+}
 
 static size_t slot_offset(hdo_slot s) {
     size_t base = hdo__row_section(s.row)->offset;
@@ -32,8 +36,12 @@ static size_t slot_offset(hdo_slot s) {
     return base + hdo__slot_option(s)->offset;
 }
 
-const void *hdo__slot_value(const hdo_config *c, hdo_slot s) { return (const char *)c + slot_offset(s); }
-void *hdo__slot_place(hdo_config *c, hdo_slot s) { return (char *)c + slot_offset(s); }
+const void *hdo__slot_value(const hdo_config *c, hdo_slot s) {
+    return (const char *)c + slot_offset(s);
+}
+void *hdo__slot_place(hdo_config *c, hdo_slot s) {
+    return (char *)c + slot_offset(s);
+}
 
 int hdo__option_index(const hdo_section *s, const char *key) {
     for (int i = 0; s->options[i].key != NULL; i++)
@@ -107,8 +115,10 @@ static bool found_elsewhere(const char *key, char *buf, size_t cap) {
     for (int i = 0; i <= hdo__n_sections; i++) {
         const hdo_section *s = i < hdo__n_sections ? &hdo__sections[i] : &hdo__class_section;
         if (hdo__option_index(s, key) < 0) continue;
-        if (i == 0) snprintf(buf, cap, "'%s' at the top level", key);
-        else snprintf(buf, cap, "'%s%s%s'", s->name, i < hdo__n_sections ? "." : ".<class>.", key);
+        if (i == 0)
+            snprintf(buf, cap, "'%s' at the top level", key);
+        else
+            snprintf(buf, cap, "'%s%s%s'", s->name, i < hdo__n_sections ? "." : ".<class>.", key);
         return true;
     }
     return false;
@@ -121,8 +131,7 @@ hdo_status hdo__unknown_key(int row, const char *key, hdo_error *e) {
     if (row > 0) snprintf(place, sizeof place, " in '%s'", hdo__row_section(row)->name);
     hdo__shown(key, shown);
     const char *near = hdo__suggest(key, keys);
-    if (near != NULL)
-        return hdo__fail(e, HDO_E_CONFIG, "unknown key '%s'%s; did you mean '%s'?", shown, place, near);
+    if (near != NULL) return hdo__fail(e, HDO_E_CONFIG, "unknown key '%s'%s; did you mean '%s'?", shown, place, near);
     for (size_t i = 0, used = 0; keys[i] != NULL && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", keys[i]);
     if (found_elsewhere(key, other, sizeof other))
@@ -213,8 +222,10 @@ hdo_status hdo__population_parse(const char *text, hdo_part parts[HDO_CLASSES_MA
         p += len + gap;
         size_t name_len = strcspn(p, "+ \t\r\n"), fits = name_len < HDO_NAME_MAX ? name_len : HDO_NAME_MAX - 1;
         if (len == 0 || name_len == 0)
-            return hdo__fail(e, HDO_E_CONFIG, "population is '%s', but must look like 24fo+256zo: a count and a class, "
-                             "joined by '+'", hdo__shown(text, shown));
+            return hdo__fail(e, HDO_E_CONFIG,
+                             "population is '%s', but must look like 24fo+256zo: a count and a class, "
+                             "joined by '+'",
+                             hdo__shown(text, shown));
         memset(part, 0, sizeof *part);
         snprintf(part->name, sizeof part->name, "%.*s", (int)fits, p);
         snprintf(what, sizeof what, "population.%s.count", part->name);
@@ -223,8 +234,8 @@ hdo_status hdo__population_parse(const char *text, hdo_part parts[HDO_CLASSES_MA
         if (st != HDO_OK) return st;
         for (int i = 0; i < *n; i++)
             if (strcmp(parts[i].name, part->name) == 0)
-                return hdo__fail(e, HDO_E_CONFIG, "population '%s' names the class '%s' twice",
-                                 hdo__shown(text, shown), part->name);
+                return hdo__fail(e, HDO_E_CONFIG, "population '%s' names the class '%s' twice", hdo__shown(text, shown),
+                                 part->name);
         ++*n;
         p += name_len;
         p += strspn(p, blanks);
@@ -324,8 +335,8 @@ hdo_status hdo_config_get(const hdo_config *c, const char *key, char *buf, size_
         hdo__value_format(hdo__slot_option(s), hdo__slot_value(c, s), value, sizeof value);
     }
     if ((size_t)snprintf(buf, cap, "%s", value) < cap) return HDO_OK;
-    return hdo__fail(e, HDO_E_FAILED, "the value of %s needs %zu bytes, but the buffer has %zu", key,
-                     strlen(value) + 1, cap);
+    return hdo__fail(e, HDO_E_FAILED, "the value of %s needs %zu bytes, but the buffer has %zu", key, strlen(value) + 1,
+                     cap);
 }
 
 void hdo__config_where(const hdo_config *c, const char *key, char *buf, size_t cap) {

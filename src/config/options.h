@@ -23,12 +23,12 @@ typedef struct hdo_option {
     const char *key; /* NULL ends the table */
     hdo_opt_type type;
     size_t offset;
-    size_t cap;             /* TEXT: bytes */
-    double lo, hi;          /* INT, REAL, and CHOICE when a bare number is allowed */
-    bool lo_open;           /* the lower bound itself is not allowed */
-    bool number;            /* CHOICE: a bare number is allowed (id HDO_NUMBER) */
-    const hdo_word *words;  /* CHOICE */
-    const char *kind;       /* TEXT: the names of hdo_names(kind) are allowed; checked by hdo_config_check */
+    size_t cap;            /* TEXT: bytes */
+    double lo, hi;         /* INT, REAL, and CHOICE when a bare number is allowed */
+    bool lo_open;          /* the lower bound itself is not allowed */
+    bool number;           /* CHOICE: a bare number is allowed (id HDO_NUMBER) */
+    const hdo_word *words; /* CHOICE */
+    const char *kind;      /* TEXT: the names of hdo_names(kind) are allowed; checked by hdo_config_check */
     const char *unit, *help;
 } hdo_option;
 

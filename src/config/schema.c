@@ -17,8 +17,10 @@ static void json_string(FILE *f, const char *s) {
     fputc('"', f);
     for (; *s != '\0'; s++) {
         if (*s == '"' || *s == '\\') fputc('\\', f);
-        if ((unsigned char)*s < 0x20) fprintf(f, "\\u%04x", (unsigned)*s);
-        else fputc(*s, f);
+        if ((unsigned char)*s < 0x20)
+            fprintf(f, "\\u%04x", (unsigned)*s);
+        else
+            fputc(*s, f);
     }
     fputc('"', f);
 }
@@ -35,8 +37,10 @@ static void json_value(FILE *f, const hdo_option *o, const void *src) {
     char value[HDO_VALUE_MAX];
     hdo__value_format(o, src, value, sizeof value);
     bool text = o->type == HDO_OPT_TEXT || (o->type == HDO_OPT_CHOICE && ((const hdo_choice *)src)->id != HDO_NUMBER);
-    if (text) json_string(f, value);
-    else fputs(value, f);
+    if (text)
+        json_string(f, value);
+    else
+        fputs(value, f);
 }
 
 static void number_limits(FILE *f, const hdo_option *o) {
@@ -163,7 +167,8 @@ static void section_reference(FILE *f, const hdo_section *s, const char *name) {
 static void write_schema(FILE *f, const hdo_config *c) {
     fputs("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
           "  \"title\": \"HDO run configuration\",\n  \"type\": \"object\",\n  \"additionalProperties\": false,\n"
-          "  \"properties\": {\n", f);
+          "  \"properties\": {\n",
+          f);
     options_schema(f, c, 0);
     for (int i = 1; i < hdo__n_sections; i++) {
         fprintf(f, ",\n        \"%s\": ", hdo__sections[i].name);
@@ -171,13 +176,16 @@ static void write_schema(FILE *f, const hdo_config *c) {
     }
     fprintf(f, ",\n        \"%s\": {\"description\": ", hdo__class_section.name);
     json_string(f, hdo__class_section.help);
-    fprintf(f, ", \"anyOf\": [\n          {\"type\": \"object\", \"additionalProperties\": false, \"minProperties\": 1"
-               ", \"maxProperties\": %d,\n           \"patternProperties\": {\"^" CLASS_PATTERN "$\": ",
+    fprintf(f,
+            ", \"anyOf\": [\n          {\"type\": \"object\", \"additionalProperties\": false, \"minProperties\": 1"
+            ", \"maxProperties\": %d,\n           \"patternProperties\": {\"^" CLASS_PATTERN "$\": ",
             HDO_CLASSES_MAX);
     section_reference(f, &hdo__class_section, "class");
-    fputs("}},\n          {\"type\": \"string\", \"pattern\": \"^ *[0-9]+ *" CLASS_PATTERN "( *\\\\+ *[0-9]+ *"
-          CLASS_PATTERN ")* *$\"}],\n          \"examples\": [{\"fo\": 4, \"zo\": {\"count\": 28, \"rv\": 64}}, "
-          "\"4fo+28zo\"]}\n  },\n  \"$defs\": {\n", f);
+    fputs("}},\n          {\"type\": \"string\", \"pattern\": \"^ *[0-9]+ *" CLASS_PATTERN
+          "( *\\\\+ *[0-9]+ *" CLASS_PATTERN
+          ")* *$\"}],\n          \"examples\": [{\"fo\": 4, \"zo\": {\"count\": 28, \"rv\": 64}}, "
+          "\"4fo+28zo\"]}\n  },\n  \"$defs\": {\n",
+          f);
     for (int i = 1; i < hdo__n_sections; i++) {
         section_definition(f, c, i, hdo__sections[i].name);
         fputs(",\n", f);

@@ -15,32 +15,32 @@
 
 #define FIELD(T, f, type) _Generic(((T *)0)->f, type : offsetof(T, f))
 #define ROW(T, f, kind_, ctype) .key = #f, .type = HDO_OPT_##kind_, .offset = FIELD(T, f, ctype)
-#define BOOL(T, f, help_) \
+#define BOOL(T, f, help_)                                                                                              \
     { ROW(T, f, BOOL, bool), .help = help_ }
-#define INT(T, f, lo_, hi_, unit_, help_) \
+#define INT(T, f, lo_, hi_, unit_, help_)                                                                              \
     { ROW(T, f, INT, int64_t), .lo = lo_, .hi = hi_, .unit = unit_, .help = help_ }
-#define REAL(T, f, lo_, hi_, unit_, help_) \
+#define REAL(T, f, lo_, hi_, unit_, help_)                                                                             \
     { ROW(T, f, REAL, double), .lo = lo_, .hi = hi_, .unit = unit_, .help = help_ }
-#define POSITIVE(T, f, hi_, unit_, help_) \
+#define POSITIVE(T, f, hi_, unit_, help_)                                                                              \
     { ROW(T, f, REAL, double), .lo = 0, .lo_open = true, .hi = hi_, .unit = unit_, .help = help_ }
-#define TEXT(T, f, kind_, help_) \
+#define TEXT(T, f, kind_, help_)                                                                                       \
     { ROW(T, f, TEXT, char *), .cap = sizeof(((T *)0)->f), .kind = kind_, .help = help_ }
-#define CHOICE(T, f, words_, help_) \
+#define CHOICE(T, f, words_, help_)                                                                                    \
     { ROW(T, f, CHOICE, hdo_choice), .words = words_, .help = help_ }
-#define NUMBER_OR(T, f, open_, lo_, hi_, words_, help_)                                                          \
-    {                                                                                                            \
-        ROW(T, f, CHOICE, hdo_choice), .number = true, .lo_open = open_, .lo = lo_, .hi = hi_, .words = words_,  \
-            .help = help_                                                                                        \
+#define NUMBER_OR(T, f, open_, lo_, hi_, words_, help_)                                                                \
+    {                                                                                                                  \
+        ROW(T, f, CHOICE, hdo_choice), .number = true, .lo_open = open_, .lo = lo_, .hi = hi_, .words = words_,        \
+                                       .help = help_                                                                   \
     }
-#define END \
+#define END                                                                                                            \
     { .key = NULL }
-#define WORD(name_, id_) \
+#define WORD(name_, id_)                                                                                               \
     { .name = name_, .id = id_ }
-#define WORD_ARG(name_, id_, lo_, hi_, arg_) \
+#define WORD_ARG(name_, id_, lo_, hi_, arg_)                                                                           \
     { .name = name_, .id = id_, .takes_arg = true, .lo = lo_, .hi = hi_, .arg = arg_ }
-#define WORD_COUNT(name_, id_, lo_, hi_, arg_) \
+#define WORD_COUNT(name_, id_, lo_, hi_, arg_)                                                                         \
     { .name = name_, .id = id_, .takes_arg = true, .lo = lo_, .hi = hi_, .arg = arg_, .whole = true }
-#define WORDS_END \
+#define WORDS_END                                                                                                      \
     { .name = NULL }
 
 #define STEPS_MAX 4294967295.0 /* 2^32 - 1: a step is one 32-bit word of the random numbers' address */
@@ -73,9 +73,8 @@ static const hdo_word nu_words[] = {WORD("eta/sqrt(d)", HDO_NU_ETA_SQRT_D), WORD
 static const hdo_word lr_words[] = {WORD("balanced", HDO_LR_BALANCED), WORD("theorem", HDO_LR_THEOREM), WORDS_END};
 static const hdo_word momentum_words[] = {WORD("ema", HDO_MOMENTUM_EMA), WORD("heavy-ball", HDO_MOMENTUM_HEAVY_BALL),
                                           WORDS_END};
-static const hdo_word schedule_words[] = {WORD("constant", HDO_SCHEDULE_CONSTANT),
-                                          WORD("cosine", HDO_SCHEDULE_COSINE), WORD("file", HDO_SCHEDULE_FILE),
-                                          WORDS_END};
+static const hdo_word schedule_words[] = {WORD("constant", HDO_SCHEDULE_CONSTANT), WORD("cosine", HDO_SCHEDULE_COSINE),
+                                          WORD("file", HDO_SCHEDULE_FILE), WORDS_END};
 static const hdo_word directions_words[] = {WORD("whole", HDO_DIRECTIONS_WHOLE),
                                             WORD("per-tensor", HDO_DIRECTIONS_PER_TENSOR), WORDS_END};
 static const hdo_word streams_words[] = {WORD("independent", HDO_STREAMS_INDEPENDENT),
@@ -83,8 +82,7 @@ static const hdo_word streams_words[] = {WORD("independent", HDO_STREAMS_INDEPEN
 static const hdo_word dist_words[] = {WORD("gaussian", HDO_DIST_GAUSSIAN), WORD("sphere", HDO_DIST_SPHERE),
                                       WORD("rademacher", HDO_DIST_RADEMACHER), WORDS_END};
 
-static const hdo_word average_words[] = {WORD("equal", HDO_AVERAGE_EQUAL), WORD("noise", HDO_AVERAGE_NOISE),
-                                         WORDS_END};
+static const hdo_word average_words[] = {WORD("equal", HDO_AVERAGE_EQUAL), WORD("noise", HDO_AVERAGE_NOISE), WORDS_END};
 static const hdo_word return_words[] = {WORD("stale", HDO_RETURN_STALE), WORD("fresh", HDO_RETURN_FRESH), WORDS_END};
 
 static const hdo_word graph_words[] = {WORD("complete", HDO_GRAPH_COMPLETE),
@@ -102,12 +100,10 @@ static const hdo_word graph_words[] = {WORD("complete", HDO_GRAPH_COMPLETE),
 static const hdo_word graph_mode_words[] = {WORD("matching", HDO_GRAPH_MODE_MATCHING),
                                             WORD("colour", HDO_GRAPH_MODE_COLOUR), WORD("edge", HDO_GRAPH_MODE_EDGE),
                                             WORDS_END};
-static const hdo_word placement_words[] = {WORD("random", HDO_PLACEMENT_RANDOM),
-                                           WORD("spread", HDO_PLACEMENT_SPREAD),
-                                           WORD("clustered", HDO_PLACEMENT_CLUSTERED),
-                                           WORD("hub", HDO_PLACEMENT_HUB),
-                                           WORD("order", HDO_PLACEMENT_ORDER),
-                                           WORDS_END};
+static const hdo_word placement_words[] = {
+    WORD("random", HDO_PLACEMENT_RANDOM),       WORD("spread", HDO_PLACEMENT_SPREAD),
+    WORD("clustered", HDO_PLACEMENT_CLUSTERED), WORD("hub", HDO_PLACEMENT_HUB),
+    WORD("order", HDO_PLACEMENT_ORDER),         WORDS_END};
 
 /* ---- sections ---- */
 
@@ -172,9 +168,11 @@ static const hdo_option mixing_options[] = {
            "kind graph: who knows whom; torus(rows), 0: as square as possible; random-regular(degree), "
            "erdos-renyi(edge probability), small-world(rewiring probability)"),
     CHOICE(T, graph_mode, graph_mode_words,
-           "kind graph: a step draws a random maximal matching, one colour of the edges, or one edge whose two nodes step"),
-    CHOICE(T, placement, placement_words,
-           "kind graph: the first class sits anywhere, far apart, together, where most edges meet, or node i on vertex i"),
+           "kind graph: a step draws a random maximal matching, one colour of the edges, or one edge whose two nodes "
+           "step"),
+    CHOICE(
+        T, placement, placement_words,
+        "kind graph: the first class sits anywhere, far apart, together, where most edges meet, or node i on vertex i"),
     INT(T, degree, 2, 1e6, NULL, "small-world: neighbours of a node before rewiring, an even number"),
     TEXT(T, edges, NULL, "graph file: edge list, two vertex numbers a line, counted from 0"),
     CHOICE(T, average, average_words, "equal: both take the mean; noise: weights inverse to the measured class noise"),
@@ -195,8 +193,7 @@ static const hdo_option eval_options[] = {
 static const hdo_option checkpoint_options[] = {
     INT(T, every, 0, STEPS_MAX, "steps", "steps between checkpoints; 0: only when the run stops"),
     REAL(T, every_s, 0, SECONDS_MAX, "s", "seconds between checkpoints; 0: never by time"),
-    INT(T, keep, 1, 1e6, NULL, "how many checkpoints to keep; the oldest go first"),
-    END};
+    INT(T, keep, 1, 1e6, NULL, "how many checkpoints to keep; the oldest go first"), END};
 #undef T
 
 #define T hdo_stop_config
@@ -204,8 +201,7 @@ static const hdo_option stop_options[] = {
     REAL(T, loss, 0, 1e12, NULL, "stop when the mean validation loss falls to this; 0: never"),
     REAL(T, accuracy, 0, 1, NULL, "stop when the mean validation accuracy reaches this; 0: never"),
     REAL(T, time_s, 0, SECONDS_MAX, "s", "stop after that much wall time, with a checkpoint; 0: never"),
-    POSITIVE(T, diverged, 1e300, NULL, "a mean loss above this, or not finite, ends the run as diverged"),
-    END};
+    POSITIVE(T, diverged, 1e300, NULL, "a mean loss above this, or not finite, ends the run as diverged"), END};
 #undef T
 
 #define T hdo_churn_config
@@ -222,16 +218,17 @@ static const hdo_option churn_options[] = {
 #undef T
 
 #define T hdo_sink_config
-static const hdo_option sink_options[] = {
-    BOOL(T, csv, "write metrics.csv beside metrics.jsonl"),
-    BOOL(T, tensorboard, "write a TensorBoard event file into the run folder"),
-    END};
+static const hdo_option sink_options[] = {BOOL(T, csv, "write metrics.csv beside metrics.jsonl"),
+                                          BOOL(T, tensorboard, "write a TensorBoard event file into the run folder"),
+                                          END};
 #undef T
 
 #define T hdo_mpi_config
 static const hdo_option mpi_options[] = {
-    TEXT(T, roles, NULL, "\"0:fo,1-3:zo,host:zo\": ranks or hosts given only nodes that (fo) or never (zo) back-propagate"),
-    POSITIVE(T, deadline_s, SECONDS_MAX, "s", "a rank that keeps the others waiting this long ends the job, and is named"),
+    TEXT(T, roles, NULL,
+         "\"0:fo,1-3:zo,host:zo\": ranks or hosts given only nodes that (fo) or never (zo) back-propagate"),
+    POSITIVE(T, deadline_s, SECONDS_MAX, "s",
+             "a rank that keeps the others waiting this long ends the job, and is named"),
     INT(T, chunk, 4096, 1 << 30, "bytes", "models travel in messages of this size"),
     REAL(T, memory, 0, 1e15, "bytes", "what a rank may use; 0: its share of what its host has free"),
     BOOL(T, async, "no steps in common: every rank goes at its own pace; results then depend on timing"),
@@ -252,7 +249,8 @@ static const hdo_option class_options[] = {
     CHOICE(T, momentum_kind, momentum_words, "ema: g = m g + (1-m) G, as in the text; heavy-ball: g = m g + G"),
     REAL(T, weight_decay, 0, 1e3, NULL, "coefficient of x added to the gradient"),
     CHOICE(T, schedule, schedule_words, "learning rate after the warm-up: constant, cosine to 0, or from a file"),
-    TEXT(T, schedule_file, NULL, "schedule file: lines \"step rate\", steps rising; linear in between, constant after the last"),
+    TEXT(T, schedule_file, NULL,
+         "schedule file: lines \"step rate\", steps rising; linear in between, constant after the last"),
     CHOICE(T, directions, directions_words, "one random vector over all coordinates, or one per tensor (authors)"),
     CHOICE(T, streams, streams_words, "random vectors differ between nodes, or are alike on all (authors)"),
     CHOICE(T, distribution, dist_words, "law of a random vector"),
@@ -262,15 +260,15 @@ static const hdo_option class_options[] = {
     REAL(T, latency_s, 0, SECONDS_MAX, "s", "time model: delay of an exchange; the slower partner counts"),
     REAL(T, bandwidth, 0, 1e15, "byte/s", "time model: the slower partner counts; 0: infinite"),
     INT(T, coords, 0, 1e9, NULL, "fd-coord: coordinates per estimate, drawn anew each step; 0: all of them"),
-    INT(T, debias_levels, 1, 24, NULL, "debiased: steps go down to nu / 2^levels; deeper means less bias, more round-off"),
+    INT(T, debias_levels, 1, 24, NULL,
+        "debiased: steps go down to nu / 2^levels; deeper means less bias, more round-off"),
     REAL(T, debias_ratio, 0.26, 0.95, NULL,
          "debiased: probability of a level over that of the one before; above 1/4, or the variance is infinite"),
     BOOL(T, allow_piecewise, "complex-step: accept a model with kinks (ReLU, max-pool) and take the active piece"),
     END};
 #undef T
 
-#define FITS(options) \
-    _Static_assert(sizeof(options) / sizeof *(options) - 1 <= HDO_OPTIONS_MAX, "raise HDO_OPTIONS_MAX")
+#define FITS(options) _Static_assert(sizeof(options) / sizeof *(options)-1 <= HDO_OPTIONS_MAX, "raise HDO_OPTIONS_MAX")
 FITS(root_options);
 FITS(model_options);
 FITS(data_options);
@@ -308,8 +306,12 @@ static void put_choice(hdo_choice *c, int id, double arg) {
     c->id = id;
     c->arg = arg;
 }
-static void put_word(hdo_choice *c, int id) { put_choice(c, id, 0); }
-static void put_number(hdo_choice *c, double v) { put_choice(c, HDO_NUMBER, v); }
+static void put_word(hdo_choice *c, int id) {
+    put_choice(c, id, 0);
+}
+static void put_number(hdo_choice *c, double v) {
+    put_choice(c, HDO_NUMBER, v);
+}
 
 /* The numbers are those of experiment E2, the paper's populations on a convex problem. */
 void hdo__class_default(hdo_class_config *k, const char *name) {

@@ -60,7 +60,7 @@ const char *hdo__shown(const char *text, char buf[HDO_SHOWN_MAX]) {
 
 /* ---- numbers ---- */
 
-#define DIGITS_MAX 64    /* longer numbers are typing accidents */
+#define DIGITS_MAX 64     /* longer numbers are typing accidents */
 #define EXPONENT_MAX 9999 /* beyond any double: the result is 0 or infinite anyway */
 
 typedef struct decimal {
@@ -167,9 +167,12 @@ void hdo__real_format(double v, char *buf, size_t cap) {
 }
 
 void hdo__bound_format(const hdo_option *o, double bound, char *buf, size_t cap) {
-    if (o->type == HDO_OPT_INT && bound >= 0x1p63) snprintf(buf, cap, "%lld", (long long)INT64_MAX);
-    else if (o->type == HDO_OPT_INT) snprintf(buf, cap, "%.0f", bound);
-    else hdo__real_format(bound, buf, cap);
+    if (o->type == HDO_OPT_INT && bound >= 0x1p63)
+        snprintf(buf, cap, "%lld", (long long)INT64_MAX);
+    else if (o->type == HDO_OPT_INT)
+        snprintf(buf, cap, "%.0f", bound);
+    else
+        hdo__real_format(bound, buf, cap);
 }
 
 /* ---- parsing ---- */
@@ -229,15 +232,16 @@ static hdo_status parse_number(const hdo_option *o, const char *key, const char 
     }
     hdo_status st = check_range(o, key, text, v, o->lo, o->hi, o->lo_open, e);
     if (st != HDO_OK) return st;
-    if (is_int) *(int64_t *)dst = whole;
-    else *(double *)dst = v;
+    if (is_int)
+        *(int64_t *)dst = whole;
+    else
+        *(double *)dst = v;
     return HDO_OK;
 }
 
 static hdo_status parse_text(const hdo_option *o, const char *key, const char *text, void *dst, hdo_error *e) {
     size_t n = strlen(text);
-    if (n >= o->cap)
-        return hdo__fail(e, HDO_E_CONFIG, "%s is %zu bytes long, but at most %zu fit", key, n, o->cap - 1);
+    if (n >= o->cap) return hdo__fail(e, HDO_E_CONFIG, "%s is %zu bytes long, but at most %zu fit", key, n, o->cap - 1);
     for (size_t i = 0, len; i < n; i += len) {
         uint32_t code;
         len = hdo__utf8_next(text + i, n - i, &code);
@@ -261,8 +265,8 @@ static hdo_status choice_fail(const hdo_option *o, const char *key, const char *
 }
 
 /* `name(number)`, the number already between the brackets of text. */
-static hdo_status parse_word_arg(const hdo_option *o, const hdo_word *w, const char *key, const char *text,
-                                 double *arg, hdo_error *e) {
+static hdo_status parse_word_arg(const hdo_option *o, const hdo_word *w, const char *key, const char *text, double *arg,
+                                 hdo_error *e) {
     char inner[DIGITS_MAX], what[HDO_KEY_MAX + 64];
     size_t skip = strlen(w->name) + 1, n = strlen(text) - skip - 1;
     double v = 0;

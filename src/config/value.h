@@ -8,9 +8,9 @@
 
 #include "config/options.h"
 
-#define HDO_VALUE_MAX 640 /* bytes of the longest formatted value: a text of HDO_SPEC_MAX or HDO_PATH_MAX */
-#define HDO_KEY_MAX 128   /* bytes of the longest dotted key */
-#define HDO_REAL_MAX 40   /* bytes of a formatted number */
+#define HDO_VALUE_MAX 640      /* bytes of the longest formatted value: a text of HDO_SPEC_MAX or HDO_PATH_MAX */
+#define HDO_KEY_MAX 128        /* bytes of the longest dotted key */
+#define HDO_REAL_MAX 40        /* bytes of a formatted number */
 #define HDO_NODES_MAX 16777215 /* 2^24 - 1 nodes in all: a node is 24 bits of the random numbers' address */
 
 /* ---- value.c: one value ---- */

@@ -189,7 +189,9 @@ static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_s
     }
 }
 
-static int32_t label_of(const hdo_dataset *ds, int64_t i) { return ((const tokenset *)ds)->t.label[i]; }
+static int32_t label_of(const hdo_dataset *ds, int64_t i) {
+    return ((const tokenset *)ds)->t.label[i];
+}
 
 static const hdo_dataset_ops ops = {"tokens", destroy, gather, label_of};
 

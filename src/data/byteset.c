@@ -3,8 +3,8 @@
  * Images kept as bytes. A pixel becomes a float when a batch is gathered, so the bytes may stay in a mapped file shared
  * by all nodes (and by all processes of the machine).
  *
- * Byte v of channel c becomes (v / 255 - mean[c]) / sd[c] in float, in this order: the bits of torchvision's ToTensor and
- * Normalize. Rows are computed (base/simd_vec.c); moved and mirrored images go through a table of the same numbers.
+ * Byte v of channel c becomes (v / 255 - mean[c]) / sd[c] in float, in this order: the bits of torchvision's ToTensor
+ * and Normalize. Rows are computed (base/simd_vec.c); moved and mirrored images go through a table of the same numbers.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -108,7 +108,9 @@ static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_s
     }
 }
 
-static int32_t label_of(const hdo_dataset *ds, int64_t i) { return ((const byteset *)ds)->label[i]; }
+static int32_t label_of(const hdo_dataset *ds, int64_t i) {
+    return ((const byteset *)ds)->label[i];
+}
 
 static const hdo_dataset_ops ops = {"bytes", destroy, gather, label_of};
 

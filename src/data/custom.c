@@ -32,7 +32,9 @@ static bool rename_part(const char *path, const char *from, const char *to, char
     return n > 0 && (size_t)n < cap;
 }
 
-static bool readable(const char *path) { return access(path, R_OK) == 0; }
+static bool readable(const char *path) {
+    return access(path, R_OK) == 0;
+}
 
 static bool labels_beside(const char *images, char *out, size_t cap) {
     static const char *const swap[][2] = {{"images", "labels"}, {"x_", "y_"}, {"X_", "y_"}, {"_x", "_y"},

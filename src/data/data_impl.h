@@ -14,7 +14,7 @@
 #include "data/dataset.h"
 
 #define HDO_LABEL_MAX 65535 /* a label beyond this is a damaged file, not a class */
-#define HDO_READ_MAX \
+#define HDO_READ_MAX                                                                                                   \
     ((size_t)(SIZE_MAX / 2 < 8ull << 30 ? SIZE_MAX / 2 : 8ull << 30)) /* most memory a reader may take */
 #define HDO_DATA_PATH_MAX 4096
 

@@ -12,18 +12,12 @@
 
 const char *hdo_data_state_text(hdo_data_state s) {
     switch (s) {
-    case HDO_DATA_BUILT_IN:
-        return "built in";
-    case HDO_DATA_OWN:
-        return "your files";
-    case HDO_DATA_ABSENT:
-        return "absent";
-    case HDO_DATA_DAMAGED:
-        return "damaged";
-    case HDO_DATA_UNCHECKED:
-        return "unchecked";
-    case HDO_DATA_READY:
-        return "ready";
+    case HDO_DATA_BUILT_IN: return "built in";
+    case HDO_DATA_OWN: return "your files";
+    case HDO_DATA_ABSENT: return "absent";
+    case HDO_DATA_DAMAGED: return "damaged";
+    case HDO_DATA_UNCHECKED: return "unchecked";
+    case HDO_DATA_READY: return "ready";
     }
     return "unknown";
 }
@@ -63,7 +57,9 @@ hdo_status hdo_data_find(const char *name, hdo_data_info *out, hdo_error *e) {
                      near != NULL ? " (did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?)" : "");
 }
 
-hdo_status hdo_data_dir(char *buf, size_t cap, hdo_error *e) { return hdo__store_dir(buf, cap, e); }
+hdo_status hdo_data_dir(char *buf, size_t cap, hdo_error *e) {
+    return hdo__store_dir(buf, cap, e);
+}
 
 hdo_status hdo_data_verify(const char *name, hdo_error *e) {
     const hdo_store_set *set = hdo__store_find(name);

@@ -33,8 +33,8 @@ struct hdo_dataset { /* first member of every implementation */
     int n_in;     /* channels * height * width, or positions of a token sequence */
     int shape[3]; /* channels, height, width; {1, 1, n_in} when flat */
     int classes;
-    int vocab;         /* 0: real inputs; otherwise samples are tokens 0 .. vocab-1 */
-    char sha256[65];   /* of the source files, or of the generator's parameters; goes to the manifest */
+    int vocab;       /* 0: real inputs; otherwise samples are tokens 0 .. vocab-1 */
+    char sha256[65]; /* of the source files, or of the generator's parameters; goes to the manifest */
 };
 
 /* Opens training and validation set by config. data.name "none" gives two NULLs (objectives without data). Both are

@@ -145,13 +145,11 @@ hdo_status hdo__store_require(const hdo_store_set *set, char *dir, size_t cap, h
     hdo_status st = hdo__store_path(set, dir, cap, e);
     if (st != HDO_OK) return st;
     switch (hdo__store_state(set, dir)) {
-    case HDO_DATA_READY:
-        return HDO_OK;
+    case HDO_DATA_READY: return HDO_OK;
     case HDO_DATA_ABSENT:
         return hdo__fail(e, HDO_E_DATA, "the data set %s is not in '%s': run 'hdo data get %s'", set->name, dir,
                          set->name);
-    default:
-        return hdo__store_verify(set, dir, e);
+    default: return hdo__store_verify(set, dir, e);
     }
 }
 
@@ -198,7 +196,9 @@ static void remove_tree(const char *path, int depth) {
     rmdir(path);
 }
 
-void hdo__store_remove(const char *dir) { remove_tree(dir, 3); }
+void hdo__store_remove(const char *dir) {
+    remove_tree(dir, 3);
+}
 
 hdo_status hdo__store_scratch(const char *root, const char *name, char *dir, size_t cap, hdo_error *e) {
     char prefix[64];

@@ -24,7 +24,9 @@
 enum { GEN = 0, FIELD_TRAIN = 0, FIELD_VAL = 1, FIELD_FRAME = 2 }; /* GEN: node number in HDO_RNG_DATA */
 enum { CLASSES_MAX = 1024, DEFAULT_TRAIN = 10000, DEFAULT_VAL = 2000 };
 
-static double normal_cdf(double z) { return 0.5 * erfc(-z * 0.70710678118654752440); }
+static double normal_cdf(double z) {
+    return 0.5 * erfc(-z * 0.70710678118654752440);
+}
 
 /* Side lengths of the grid: the prime factors of C, largest first, each to the currently shortest side. */
 static void grid_sides(int64_t classes, int64_t features, int *side) {

@@ -166,7 +166,9 @@ static int word_number(const words *w, const char *name) {
     return -1;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(a, b);
+}
 
 static void copy_word(char dst[64], const char *a, const char *b) {
     size_t n = (size_t)(b - a) < 63 ? (size_t)(b - a) : 63;

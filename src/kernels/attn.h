@@ -44,7 +44,11 @@ static inline uint64_t hdo__attn_mask_head(const hdo_attn *s, int b, int h) { /*
     uint64_t t = (uint64_t)s->T, r = (t * (t + 1) / 2 + 63) & ~(uint64_t)63;
     return (((uint64_t)s->b0 + (uint64_t)b) * (uint64_t)s->heads + (uint64_t)h) * r;
 }
-static inline uint64_t hdo__attn_mask_row(int i) { return (uint64_t)i * ((uint64_t)i + 1) / 2; }
-static inline uint32_t hdo__attn_mask_limit(float p) { return (uint32_t)((double)p * 65536.0); }
+static inline uint64_t hdo__attn_mask_row(int i) {
+    return (uint64_t)i * ((uint64_t)i + 1) / 2;
+}
+static inline uint32_t hdo__attn_mask_limit(float p) {
+    return (uint32_t)((double)p * 65536.0);
+}
 
 #endif

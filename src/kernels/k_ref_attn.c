@@ -21,7 +21,9 @@ typedef struct ref_row { /* scratch of one row of weights, T long */
     uint32_t *bits;
 } ref_row;
 
-static size_t ref_words(int T) { return (size_t)T / 2 + 2; }
+static size_t ref_words(int T) {
+    return (size_t)T / 2 + 2;
+}
 
 static ref_row ref_take(const hdo_attn *s, hdo_arena *a) {
     size_t T = (size_t)s->T;
@@ -87,8 +89,7 @@ void hdo__ref_attn_fwd(const hdo_attn *s, const float *qkv, float *out, float *l
                 for (int d = 0; d < hs; d++) {
                     const float *v = sample + 2 * D + (size_t)(h * hs + d);
                     double sum = 0.0;
-                    for (int j = 0; j <= i; j++)
-                        sum += r.p[j] * (double)r.keep[j] * (double)v[(size_t)j * 3 * D];
+                    for (int j = 0; j <= i; j++) sum += r.p[j] * (double)r.keep[j] * (double)v[(size_t)j * 3 * D];
                     out[((size_t)b * (size_t)T + (size_t)i) * D + (size_t)(h * hs + d)] = (float)sum;
                 }
             }

@@ -64,27 +64,27 @@
 /* `statement` for d = 0 .. HS - 1, HS one of 1, 2, 4, 8 and known after inlining. Written out instead of a loop: arrays
  * indexed by d must become registers, and clang does not always unroll a small loop inside another before it decides
  * that they live in memory. */
-#define EACH(d, HS, statement)             \
-    do {                                   \
-        EACH_1(d, 0, statement)            \
-        if ((HS) > 1) {                    \
-            EACH_1(d, 1, statement)        \
-        }                                  \
-        if ((HS) > 2) {                    \
-            EACH_1(d, 2, statement)        \
-            EACH_1(d, 3, statement)        \
-        }                                  \
-        if ((HS) > 4) {                    \
-            EACH_1(d, 4, statement)        \
-            EACH_1(d, 5, statement)        \
-            EACH_1(d, 6, statement)        \
-            EACH_1(d, 7, statement)        \
-        }                                  \
+#define EACH(d, HS, statement)                                                                                         \
+    do {                                                                                                               \
+        EACH_1(d, 0, statement)                                                                                        \
+        if ((HS) > 1) {                                                                                                \
+            EACH_1(d, 1, statement)                                                                                    \
+        }                                                                                                              \
+        if ((HS) > 2) {                                                                                                \
+            EACH_1(d, 2, statement)                                                                                    \
+            EACH_1(d, 3, statement)                                                                                    \
+        }                                                                                                              \
+        if ((HS) > 4) {                                                                                                \
+            EACH_1(d, 4, statement)                                                                                    \
+            EACH_1(d, 5, statement)                                                                                    \
+            EACH_1(d, 6, statement)                                                                                    \
+            EACH_1(d, 7, statement)                                                                                    \
+        }                                                                                                              \
     } while (0)
-#define EACH_1(d, value, statement) \
-    {                               \
-        enum { d = (value) };       \
-        statement;                  \
+#define EACH_1(d, value, statement)                                                                                    \
+    {                                                                                                                  \
+        enum { d = (value) };                                                                                          \
+        statement;                                                                                                     \
     }
 
 typedef float f32v __attribute__((vector_size(VB)));
@@ -96,10 +96,18 @@ typedef uint32_t u32u __attribute__((vector_size(VB), aligned(4), may_alias));
 
 /* ---- vector operations ------------------------------------------------------------------------------------------- */
 
-HDO_INLINE f32v load(const float *p) { return *(const f32u *)p; }
-HDO_INLINE void store(float *p, f32v v) { *(f32u *)p = v; }
-HDO_INLINE f32v splat(float x) { return x - (f32v){0}; } /* x + 0 is not x for x = -0: that would stay an addition */
-HDO_INLINE f32v and_mask(f32v a, u32v m) { return (f32v)((u32v)a & m); }
+HDO_INLINE f32v load(const float *p) {
+    return *(const f32u *)p;
+}
+HDO_INLINE void store(float *p, f32v v) {
+    *(f32u *)p = v;
+}
+HDO_INLINE f32v splat(float x) {
+    return x - (f32v){0};
+} /* x + 0 is not x for x = -0: that would stay an addition */
+HDO_INLINE f32v and_mask(f32v a, u32v m) {
+    return (f32v)((u32v)a & m);
+}
 
 /* The library is compiled without contraction, so a fused multiply-add has to be asked for. */
 HDO_INLINE f32v fma_(f32v a, f32v b, f32v c) {
@@ -319,16 +327,16 @@ static void gelu_(size_t n, const float *x, float *y, float *dy) {
 #define SUM_FLOOR 0x1p-40f /* a smaller sum of weights: the bound was too far off */
 #define LSE_TRUST 64.0f
 
-typedef struct head {   /* arrays by component, each `stride` long; entries from T on are padding */
+typedef struct head { /* arrays by component, each `stride` long; entries from T on are padding */
     int T;
-    size_t stride;      /* T rounded up, with room for a padded row and a whole vector */
-    float *q, *k, *v;   /* q times log2(e) / sqrt(hs) */
-    float *m;           /* shift of the exponent */
-    float *sum, *out;   /* sums of weights; sums of weights times values, later the output */
-    float *g;           /* dout, times 1 / (1 - p) */
-    float *delta;       /* dout.out */
+    size_t stride;    /* T rounded up, with room for a padded row and a whole vector */
+    float *q, *k, *v; /* q times log2(e) / sqrt(hs) */
+    float *m;         /* shift of the exponent */
+    float *sum, *out; /* sums of weights; sums of weights times values, later the output */
+    float *g;         /* dout, times 1 / (1 - p) */
+    float *delta;     /* dout.out */
     float *gq, *gk, *gv;
-    float *row;         /* tangent pass: W (NR, hs), kept weights (NR), all weights (NR) */
+    float *row;          /* tangent pass: W (NR, hs), kept weights (NR), all weights (NR) */
     float *tq, *tk, *tv; /* tangents, k of them: dq / sqrt(hs), dk ln 2, dv */
     float *tout;
 } head;
@@ -341,7 +349,9 @@ typedef struct masks { /* numbers lo .. hi - 1 of this head's mask are in buf */
     size_t words;
 } masks;
 
-static size_t stride_of(int T) { return ((size_t)T + W + 15) & ~(size_t)15; }
+static size_t stride_of(int T) {
+    return ((size_t)T + W + 15) & ~(size_t)15;
+}
 
 static size_t mask_words(int T) {
     size_t need = (NR * stride_of(T) + 128) / 2;
@@ -384,7 +394,7 @@ static masks mask_take(const hdo_attn *s, hdo_arena *a) {
 
 /* dst[d][i] = src[i * step + d] * f for i < T, then padding. */
 TEMPLATE void gather(int HS, int T, size_t stride, const float *restrict src, size_t step, float f, float pad,
-                       float *restrict dst) {
+                     float *restrict dst) {
     for (int i = 0; i < T; i++) {
         UNROLL for (int d = 0; d < HS; d++) dst[(size_t)d * stride + (size_t)i] = src[(size_t)i * step + (size_t)d] * f;
     }
@@ -394,7 +404,7 @@ TEMPLATE void gather(int HS, int T, size_t stride, const float *restrict src, si
 
 /* dst[i * step + d] = src[d][i] * f. */
 TEMPLATE void scatter(int HS, int T, size_t stride, const float *restrict src, float f, float *restrict dst,
-                        size_t step) {
+                      size_t step) {
     for (int i = 0; i < T; i++) {
         UNROLL for (int d = 0; d < HS; d++) dst[(size_t)i * step + (size_t)d] = src[(size_t)d * stride + (size_t)i] * f;
     }
@@ -562,7 +572,9 @@ static head head_take(const hdo_attn *s, hdo_arena *a, bool bwd, int k) {
     return x;
 }
 
-static bool tiny(const hdo_attn *s) { return s->hs == 1 || s->hs == 2 || s->hs == 4 || s->hs == 8; }
+static bool tiny(const hdo_attn *s) {
+    return s->hs == 1 || s->hs == 2 || s->hs == 4 || s->hs == 8;
+}
 
 static size_t attn_work_(const hdo_attn *s, int k) {
     if (!tiny(s)) return hdo__ref_attn_work(s, k);
@@ -651,7 +663,7 @@ TEMPLATE void bwd_rows(int HS, bool DROP, const head *x, int i, const u16a *mask
 }
 
 TEMPLATE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, const float *out, const float *lse,
-                    const float *dout, float *dqkv, hdo_arena *a) {
+                  const float *dout, float *dqkv, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
     int D = s->heads * HS;
     head x = head_take(s, a, true, 0);
@@ -671,8 +683,8 @@ TEMPLATE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, const 
             for (size_t i = T; i < x.stride; i++) x.m[i] = 0.0f;
             for (size_t i = 0; i < x.stride; i += W) {
                 f32v t = {0};
-                UNROLL for (int d = 0; d < HS; d++)
-                    t = fma_(load(x.g + (size_t)d * x.stride + i), load(x.out + (size_t)d * x.stride + i), t);
+                UNROLL for (int d = 0; d < HS; d++) t =
+                    fma_(load(x.g + (size_t)d * x.stride + i), load(x.out + (size_t)d * x.stride + i), t);
                 store(x.delta + i, t);
             }
             for (size_t i = 0; i < T; i++) {
@@ -698,7 +710,7 @@ TEMPLATE void bwd(int HS, bool DROP, const hdo_attn *s, const float *qkv, const 
 /* After weigh_rows: W and its products with the keys. mat[r][d][e] = sum_j W_dj k_ej. W, and all that follows from it,
  * lacks the factor up / sum of the row. */
 TEMPLATE void tangent_matrix(int HS, bool DROP, const head *x, int i, float centre[NR][MAX_HS],
-                               float mat[NR][MAX_HS][MAX_HS]) {
+                             float mat[NR][MAX_HS][MAX_HS]) {
     const size_t st = x->stride;
     const float *pm = x->row + (size_t)(NR * HS) * st, *pa = pm + NR * st;
     if (!DROP) pm = pa;
@@ -714,8 +726,8 @@ TEMPLATE void tangent_matrix(int HS, bool DROP, const head *x, int i, float cent
                 f32v v = load(x->v + (size_t)d * st + (size_t)j);
                 f32v w = DROP ? fnma_(p, o[d], kp * v) : p * (v - o[d]);
                 store(x->row + (size_t)(r * HS + d) * st + (size_t)j, w);
-                UNROLL for (int e = 0; e < HS; e++)
-                    acc[d][e] = fma_(w, load(x->k + (size_t)e * st + (size_t)j), acc[d][e]);
+                UNROLL for (int e = 0; e < HS; e++) acc[d][e] =
+                    fma_(w, load(x->k + (size_t)e * st + (size_t)j), acc[d][e]);
             }
         }
         UNROLL for (int d = 0; d < HS; d++) {
@@ -744,7 +756,7 @@ TEMPLATE void tangent_rows(int HS, bool DROP, const head *x, int t, int i) {
 }
 
 TEMPLATE void jvp(int HS, bool DROP, const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,
-                    float *dout, hdo_arena *a) {
+                  float *dout, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a), T = (size_t)s->T;
     int D = s->heads * HS;
     head x = head_take(s, a, false, k);
@@ -783,8 +795,8 @@ TEMPLATE void jvp(int HS, bool DROP, const hdo_attn *s, int k, const float *qkv,
                     UNROLL for (int d = 0; d < HS; d++) {
                         UNROLL for (int r = 0; r < NR; r++) {
                             float y = o[(size_t)d * x.stride + (size_t)r];
-                            UNROLL for (int e = 0; e < HS; e++)
-                                y += mat[r][d][e] * tq[(size_t)e * x.stride + (size_t)r];
+                            UNROLL for (int e = 0; e < HS; e++) y +=
+                                mat[r][d][e] * tq[(size_t)e * x.stride + (size_t)r];
                             o[(size_t)d * x.stride + (size_t)r] = y * f[r];
                         }
                     }
@@ -801,17 +813,17 @@ TEMPLATE void jvp(int HS, bool DROP, const hdo_attn *s, int k, const float *qkv,
 
 /* ---- one instance per head size, with and without dropout -------------------------------------------------------- */
 
-#define INSTANCE(HS, DROP)                                                                                           \
-    static void fwd_##HS##_##DROP(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {       \
-        fwd(HS, DROP, s, qkv, out, lse, a);                                                                          \
-    }                                                                                                                \
-    static void bwd_##HS##_##DROP(const hdo_attn *s, const float *qkv, const float *out, const float *lse,           \
-                                  const float *dout, float *dqkv, hdo_arena *a) {                                    \
-        bwd(HS, DROP, s, qkv, out, lse, dout, dqkv, a);                                                              \
-    }                                                                                                                \
-    static void jvp_##HS##_##DROP(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,         \
-                                  float *dout, hdo_arena *a) {                                                       \
-        jvp(HS, DROP, s, k, qkv, dqkv, out, dout, a);                                                                \
+#define INSTANCE(HS, DROP)                                                                                             \
+    static void fwd_##HS##_##DROP(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {         \
+        fwd(HS, DROP, s, qkv, out, lse, a);                                                                            \
+    }                                                                                                                  \
+    static void bwd_##HS##_##DROP(const hdo_attn *s, const float *qkv, const float *out, const float *lse,             \
+                                  const float *dout, float *dqkv, hdo_arena *a) {                                      \
+        bwd(HS, DROP, s, qkv, out, lse, dout, dqkv, a);                                                                \
+    }                                                                                                                  \
+    static void jvp_##HS##_##DROP(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out,           \
+                                  float *dout, hdo_arena *a) {                                                         \
+        jvp(HS, DROP, s, k, qkv, dqkv, out, dout, a);                                                                  \
     }
 INSTANCE(1, 0)
 INSTANCE(1, 1)
@@ -822,16 +834,16 @@ INSTANCE(4, 1)
 INSTANCE(8, 0)
 INSTANCE(8, 1)
 
-#define CHOOSE(pass, ...)                                                                     \
-    do {                                                                                      \
-        bool drop = s->dropout > 0.0f;                                                        \
-        switch (s->hs) {                                                                      \
-        case 1: (drop ? pass##_1_1 : pass##_1_0)(__VA_ARGS__); return;                        \
-        case 2: (drop ? pass##_2_1 : pass##_2_0)(__VA_ARGS__); return;                        \
-        case 4: (drop ? pass##_4_1 : pass##_4_0)(__VA_ARGS__); return;                        \
-        case 8: (drop ? pass##_8_1 : pass##_8_0)(__VA_ARGS__); return;                        \
-        default: hdo__ref_attn_##pass(__VA_ARGS__); return;                                   \
-        }                                                                                     \
+#define CHOOSE(pass, ...)                                                                                              \
+    do {                                                                                                               \
+        bool drop = s->dropout > 0.0f;                                                                                 \
+        switch (s->hs) {                                                                                               \
+        case 1: (drop ? pass##_1_1 : pass##_1_0)(__VA_ARGS__); return;                                                 \
+        case 2: (drop ? pass##_2_1 : pass##_2_0)(__VA_ARGS__); return;                                                 \
+        case 4: (drop ? pass##_4_1 : pass##_4_0)(__VA_ARGS__); return;                                                 \
+        case 8: (drop ? pass##_8_1 : pass##_8_0)(__VA_ARGS__); return;                                                 \
+        default: hdo__ref_attn_##pass(__VA_ARGS__); return;                                                            \
+        }                                                                                                              \
     } while (0)
 
 static void attn_fwd_(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a) {

@@ -48,7 +48,9 @@ bool HDO_ISA_FN(hdo__direct_fits)(const hdo_conv *c) {
     return same_size(c) && (most <= 32 || most * flat_of(c).image * sizeof(float) <= IMAGE_BYTES);
 }
 
-bool HDO_ISA_FN(hdo__direct_fits_w)(const hdo_conv *c) { return same_size(c) && c->C <= 32 && c->O <= 32; }
+bool HDO_ISA_FN(hdo__direct_fits_w)(const hdo_conv *c) {
+    return same_size(c) && c->C <= 32 && c->O <= 32;
+}
 
 /* Rows of W floats into rows of Wp floats. Each row is written in whole vectors, zeros behind its end: these fall on
  * padding or on the next row, which is written next. */
@@ -108,14 +110,14 @@ typedef void fwd_fn(const flat *f, size_t K, const int32_t *off, const float *x,
                     float *out);
 
 /* One block of output channels over one image: threes of vectors, and twos at the end rather than a lonely one. */
-#define FWD_BLOCK(mo) \
-    static void fwd_block##mo(const flat *f, size_t K, const int32_t *off, const float *x, const float *w, \
-                              const float *bias, float *out) { \
-        size_t i = 0; \
-        for (; i + DV * VL <= f->len && f->len - i != 4 * VL; i += DV * VL) \
-            fwd_tile(mo, 3, K, off, x + i, w, bias, out + i, f->len); \
-        for (; i + 2 * VL <= f->len; i += 2 * VL) fwd_tile(mo, 2, K, off, x + i, w, bias, out + i, f->len); \
-        if (i < f->len) fwd_tile(mo, 1, K, off, x + i, w, bias, out + i, f->len); \
+#define FWD_BLOCK(mo)                                                                                                  \
+    static void fwd_block##mo(const flat *f, size_t K, const int32_t *off, const float *x, const float *w,             \
+                              const float *bias, float *out) {                                                         \
+        size_t i = 0;                                                                                                  \
+        for (; i + DV * VL <= f->len && f->len - i != 4 * VL; i += DV * VL)                                            \
+            fwd_tile(mo, 3, K, off, x + i, w, bias, out + i, f->len);                                                  \
+        for (; i + 2 * VL <= f->len; i += 2 * VL) fwd_tile(mo, 2, K, off, x + i, w, bias, out + i, f->len);            \
+        if (i < f->len) fwd_tile(mo, 1, K, off, x + i, w, bias, out + i, f->len);                                      \
     }
 FWD_BLOCK(1)
 FWD_BLOCK(2)
@@ -123,7 +125,9 @@ FWD_BLOCK(3)
 FWD_BLOCK(4)
 static fwd_fn *const fwd_blocks[DO + 1] = {NULL, fwd_block1, fwd_block2, fwd_block3, fwd_block4};
 
-static size_t blocks_of(size_t M) { return (M + DO - 1) / DO; }
+static size_t blocks_of(size_t M) {
+    return (M + DO - 1) / DO;
+}
 
 /* dst (B, M, H, W) = bias + conv of src (B, S, H, W) with packed weights wp (blocks of M, S * taps, DO). */
 static void run_fwd(const flat *f, size_t B, size_t S, size_t M, const float *src, const float *wp, const float *bias,
@@ -175,7 +179,7 @@ void HDO_ISA_FN(hdo__direct_bwd_x)(const hdo_conv *c, const float *dy, const flo
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-typedef struct group { /* padded samples side by side */
+typedef struct group {          /* padded samples side by side */
     size_t G;                   /* samples in this group */
     size_t x_step, g_step, len; /* floats between samples of x and of dy; flat length */
     size_t g_image;             /* floats between channels of dy */
@@ -210,13 +214,13 @@ MM_INLINE void dot_tile(int mo, int nt, const group *q, const float *x, const in
 typedef void dot_fn(const group *q, size_t taps, const float *x, const int32_t *off, const float *g, float *sum,
                     size_t ldm);
 
-#define DOT_BLOCK(mo) \
-    static void dot_block##mo(const group *q, size_t taps, const float *x, const int32_t *off, const float *g, \
-                              float *sum, size_t ldm) { \
-        size_t t = 0; \
-        for (; t + DT <= taps && taps - t != 4; t += DT) dot_tile(mo, 3, q, x, off + t, g, sum + t * VL, ldm); \
-        for (; t + 2 <= taps; t += 2) dot_tile(mo, 2, q, x, off + t, g, sum + t * VL, ldm); \
-        if (t < taps) dot_tile(mo, 1, q, x, off + t, g, sum + t * VL, ldm); \
+#define DOT_BLOCK(mo)                                                                                                  \
+    static void dot_block##mo(const group *q, size_t taps, const float *x, const int32_t *off, const float *g,         \
+                              float *sum, size_t ldm) {                                                                \
+        size_t t = 0;                                                                                                  \
+        for (; t + DT <= taps && taps - t != 4; t += DT) dot_tile(mo, 3, q, x, off + t, g, sum + t * VL, ldm);         \
+        for (; t + 2 <= taps; t += 2) dot_tile(mo, 2, q, x, off + t, g, sum + t * VL, ldm);                            \
+        if (t < taps) dot_tile(mo, 1, q, x, off + t, g, sum + t * VL, ldm);                                            \
     }
 DOT_BLOCK(1)
 DOT_BLOCK(2)

@@ -22,26 +22,26 @@ typedef struct reach {
 /* sum (mr, NR) of A[r * am + dy + b] X[(x + b) * NR ...] over the reach and over b < B. */
 typedef void reach_fn(const reach *q, size_t B, const float *A, size_t am, const float *X, float *sum);
 
-#define REACH(mr) \
-    static void reach##mr(const reach *q, size_t B, const float *A, size_t am, const float *X, float *sum) { \
-        vec acc[MR][NV]; \
-        MM_UNROLL for (int r = 0; r < mr; r++) { \
-            MM_UNROLL for (int v = 0; v < NV; v++) acc[r][v] = v_zero(); \
-        } \
-        for (size_t i = 0; i < q->count; i++) { \
-            const float *p = A + q->dy[i], *x = X + (size_t)q->x[i] * NR; \
-            for (size_t b = 0; b < B; b++, p++, x += NR) { \
-                vec in[NV]; \
-                MM_UNROLL for (int v = 0; v < NV; v++) in[v] = v_load(x + v * VL); \
-                MM_UNROLL for (int r = 0; r < mr; r++) { \
-                    vec g = v_set1(p[(size_t)r * am]); \
-                    MM_UNROLL for (int v = 0; v < NV; v++) acc[r][v] = v_fma(g, in[v], acc[r][v]); \
-                } \
-            } \
-        } \
-        MM_UNROLL for (int r = 0; r < mr; r++) { \
-            MM_UNROLL for (int v = 0; v < NV; v++) v_store(sum + r * NR + v * VL, acc[r][v]); \
-        } \
+#define REACH(mr)                                                                                                      \
+    static void reach##mr(const reach *q, size_t B, const float *A, size_t am, const float *X, float *sum) {           \
+        vec acc[MR][NV];                                                                                               \
+        MM_UNROLL for (int r = 0; r < mr; r++) {                                                                       \
+            MM_UNROLL for (int v = 0; v < NV; v++) acc[r][v] = v_zero();                                               \
+        }                                                                                                              \
+        for (size_t i = 0; i < q->count; i++) {                                                                        \
+            const float *p = A + q->dy[i], *x = X + (size_t)q->x[i] * NR;                                              \
+            for (size_t b = 0; b < B; b++, p++, x += NR) {                                                             \
+                vec in[NV];                                                                                            \
+                MM_UNROLL for (int v = 0; v < NV; v++) in[v] = v_load(x + v * VL);                                     \
+                MM_UNROLL for (int r = 0; r < mr; r++) {                                                               \
+                    vec g = v_set1(p[(size_t)r * am]);                                                                 \
+                    MM_UNROLL for (int v = 0; v < NV; v++) acc[r][v] = v_fma(g, in[v], acc[r][v]);                     \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        MM_UNROLL for (int r = 0; r < mr; r++) {                                                                       \
+            MM_UNROLL for (int v = 0; v < NV; v++) v_store(sum + r * NR + v * VL, acc[r][v]);                          \
+        }                                                                                                              \
     }
 REACH(1)
 REACH(2)
@@ -78,9 +78,9 @@ static size_t by_pixel_work(const hdo_conv *c) {
 static void by_pixel(const hdo_conv *c, const source *s, const float *dy, float *dw, hdo_arena *a) {
     size_t B = (size_t)c->B, C = (size_t)c->C, O = (size_t)c->O, px = (size_t)c->H * (size_t)c->W;
     size_t py = (size_t)c->Ho * (size_t)c->Wo, taps = (size_t)c->kh * (size_t)c->kw, panels = (C + NR - 1) / NR;
-    const float *g = turn(B, O * py, dy, a);                  /* (O, pixel, B) */
-    float *xs = hdo__arena_floats(a, panels * px * B * NR);   /* (panel, pixel, B, NR channels) */
-    float *sums = hdo__arena_floats(a, taps * MR * NR);       /* (tap, MR, NR); dead taps stay zero */
+    const float *g = turn(B, O * py, dy, a);                /* (O, pixel, B) */
+    float *xs = hdo__arena_floats(a, panels * px * B * NR); /* (panel, pixel, B, NR channels) */
+    float *sums = hdo__arena_floats(a, taps * MR * NR);     /* (tap, MR, NR); dead taps stay zero */
     reach *q = hdo__arena_take(a, taps * sizeof *q);
     int32_t *at_dy = hdo__arena_take(a, taps * py * sizeof *at_dy);
     int32_t *at_x = hdo__arena_take(a, taps * py * sizeof *at_x);
@@ -128,8 +128,8 @@ static void pack_transposed(const source *s, size_t k0, size_t groups, const flo
             const lanes *l0 = ln + g * nt;
             float *d = panel + g * VL * NR + h;
             vec r[VL];
-            MM_UNROLL for (size_t i = 0; i < VL; i++)
-                r[i] = i < have ? load_lanes(src + c[i], l0 + t[i], runs[g]) : v_zero();
+            MM_UNROLL for (size_t i = 0; i < VL; i++) r[i] =
+                i < have ? load_lanes(src + c[i], l0 + t[i], runs[g]) : v_zero();
             v_transpose(r);
             MM_UNROLL for (int i = 0; i < VL; i++) v_store(d + i * NR, r[i]);
         }
@@ -147,16 +147,16 @@ static void add_weights(const source *s, size_t taps, size_t rows, size_t k0, si
 
 typedef void add_fn(size_t K, const float *A, size_t am, const float *panel, float *out, size_t ldo);
 
-#define ADD(mr) \
-    static void add##mr(size_t K, const float *A, size_t am, const float *panel, float *out, size_t ldo) { \
-        vec acc[MR][NV]; \
-        tile_sum(mr, NV, K, A, am, 1, panel, NR, acc); \
-        MM_UNROLL for (int r = 0; r < mr; r++) { \
-            MM_UNROLL for (int v = 0; v < NV; v++) { \
-                float *o = out + (size_t)r * ldo + v * VL; \
-                v_store(o, v_add(v_load(o), acc[r][v])); \
-            } \
-        } \
+#define ADD(mr)                                                                                                        \
+    static void add##mr(size_t K, const float *A, size_t am, const float *panel, float *out, size_t ldo) {             \
+        vec acc[MR][NV];                                                                                               \
+        tile_sum(mr, NV, K, A, am, 1, panel, NR, acc);                                                                 \
+        MM_UNROLL for (int r = 0; r < mr; r++) {                                                                       \
+            MM_UNROLL for (int v = 0; v < NV; v++) {                                                                   \
+                float *o = out + (size_t)r * ldo + v * VL;                                                             \
+                v_store(o, v_add(v_load(o), acc[r][v]));                                                               \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 ADD(1)
 ADD(2)

@@ -95,10 +95,10 @@ MM_INLINE void dot_strip(int mr, size_t step, size_t N, const dot_args *s, const
     }
 }
 
-#define DOT_STRIP(mr, step) \
-    static void dot_strip##mr(size_t N, const dot_args *s, const float *A, const float *B, float *C, \
-                              const float *ahead) { \
-        dot_strip(mr, step, N, s, A, B, C, ahead); \
+#define DOT_STRIP(mr, step)                                                                                            \
+    static void dot_strip##mr(size_t N, const dot_args *s, const float *A, const float *B, float *C,                   \
+                              const float *ahead) {                                                                    \
+        dot_strip(mr, step, N, s, A, B, C, ahead);                                                                     \
     }
 DOT_STRIP(1, 5)
 DOT_STRIP(2, 5)
@@ -178,9 +178,9 @@ MM_INLINE void outer_tile(int mr, int nv, const outer_args *s, const float *A, c
     tile_store(mr, nv, s->cols, acc, s->alpha, s->beta, C, s->ldc);
 }
 
-#define OUTER_TILE(mr, nv) \
-    static void outer_tile##mr##nv(const outer_args *s, const float *A, const float *B, float *C) { \
-        outer_tile(mr, nv, s, A, B, C); \
+#define OUTER_TILE(mr, nv)                                                                                             \
+    static void outer_tile##mr##nv(const outer_args *s, const float *A, const float *B, float *C) {                    \
+        outer_tile(mr, nv, s, A, B, C);                                                                                \
     }
 OUTER_TILE(1, 1)
 OUTER_TILE(2, 1)
@@ -205,7 +205,9 @@ static void (*const outer_tiles[MR + 1][NV + 1])(const outer_args *, const float
     {NULL, outer_tile61, outer_tile62},
 };
 
-MM_INLINE vec load_upto(const float *p, size_t n) { return n >= VL ? v_load(p) : v_load_part(p, n); }
+MM_INLINE vec load_upto(const float *p, size_t n) {
+    return n >= VL ? v_load(p) : v_load_part(p, n);
+}
 
 /* dst (K, NR) = `cols` columns of op(B), zeros behind them; a second vector that stays empty is not written. */
 static void pack_panel(bool tb, size_t K, size_t cols, const float *B, size_t ldb, float *dst) {
@@ -237,8 +239,7 @@ static void pack_panel(bool tb, size_t K, size_t cols, const float *B, size_t ld
             if (n >= VL) {
                 MM_UNROLL for (size_t i = 0; i < VL; i++) v_store(d + i * NR, r[i]);
             } else {
-                MM_UNROLL for (size_t i = 0; i < VL; i++)
-                    if (i < n) v_store(d + i * NR, r[i]);
+                MM_UNROLL for (size_t i = 0; i < VL; i++) if (i < n) v_store(d + i * NR, r[i]);
             }
         }
 }

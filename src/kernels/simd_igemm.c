@@ -25,28 +25,28 @@
 typedef void tile_fn(size_t K, const float *A, size_t am, const int32_t *off, const float *panel, const float *start,
                      float *out, size_t ldo);
 
-#define TILE(mr, nv) \
-    static void tile##mr##nv(size_t K, const float *A, size_t am, const int32_t *off, const float *panel, \
-                             const float *start, float *out, size_t ldo) { \
-        vec acc[MR][NV]; \
-        size_t am3 = 3 * am; \
-        __asm__("" : "+r"(am3)); /* or the compiler chains additions through the rows */ \
-        MM_UNROLL for (int r = 0; r < mr; r++) { \
-            MM_UNROLL for (int v = 0; v < nv; v++) \
-                acc[r][v] = start != NULL ? v_set1(start[r]) : v_load(out + (size_t)r * ldo + v * VL); \
-        } \
-        for (size_t k = 0; k < K; k++, panel += NR) { \
-            const float *p = A + off[k], *q = p + am3; /* two bases: x86 addresses p, p + am, p + 2 am directly */ \
-            vec b[NV]; \
-            MM_UNROLL for (int v = 0; v < nv; v++) b[v] = v_load(panel + v * VL); \
-            MM_UNROLL for (int r = 0; r < mr; r++) { \
-                vec x = v_set1(r < 3 ? p[(size_t)r * am] : q[(size_t)(r - 3) * am]); \
-                MM_UNROLL for (int v = 0; v < nv; v++) acc[r][v] = v_fma(x, b[v], acc[r][v]); \
-            } \
-        } \
-        MM_UNROLL for (int r = 0; r < mr; r++) { \
-            MM_UNROLL for (int v = 0; v < nv; v++) v_store(out + (size_t)r * ldo + v * VL, acc[r][v]); \
-        } \
+#define TILE(mr, nv)                                                                                                   \
+    static void tile##mr##nv(size_t K, const float *A, size_t am, const int32_t *off, const float *panel,              \
+                             const float *start, float *out, size_t ldo) {                                             \
+        vec acc[MR][NV];                                                                                               \
+        size_t am3 = 3 * am;                                                                                           \
+        __asm__("" : "+r"(am3)); /* or the compiler chains additions through the rows */                               \
+        MM_UNROLL for (int r = 0; r < mr; r++) {                                                                       \
+            MM_UNROLL for (int v = 0; v < nv; v++) acc[r][v] =                                                         \
+                start != NULL ? v_set1(start[r]) : v_load(out + (size_t)r * ldo + v * VL);                             \
+        }                                                                                                              \
+        for (size_t k = 0; k < K; k++, panel += NR) {                                                                  \
+            const float *p = A + off[k], *q = p + am3; /* two bases: x86 addresses p, p + am, p + 2 am directly */     \
+            vec b[NV];                                                                                                 \
+            MM_UNROLL for (int v = 0; v < nv; v++) b[v] = v_load(panel + v * VL);                                      \
+            MM_UNROLL for (int r = 0; r < mr; r++) {                                                                   \
+                vec x = v_set1(r < 3 ? p[(size_t)r * am] : q[(size_t)(r - 3) * am]);                                   \
+                MM_UNROLL for (int v = 0; v < nv; v++) acc[r][v] = v_fma(x, b[v], acc[r][v]);                          \
+            }                                                                                                          \
+        }                                                                                                              \
+        MM_UNROLL for (int r = 0; r < mr; r++) {                                                                       \
+            MM_UNROLL for (int v = 0; v < nv; v++) v_store(out + (size_t)r * ldo + v * VL, acc[r][v]);                 \
+        }                                                                                                              \
     }
 TILE(1, 1)
 TILE(2, 1)
@@ -68,7 +68,7 @@ static tile_fn *const tiles[MR + 1][NV + 1] = {
 /* ---- forward-like product: dst (m, n) = bias + A columns(n) ------------------------------------------------------ */
 
 typedef struct target {
-    float *dst; /* (B, M, H, W), or (M, H, W, B) when by pixel */
+    float *dst;                /* (B, M, H, W), or (M, H, W, B) when by pixel */
     int M, H, W, step, y0, x0; /* grid point (gy, gx) is pixel (gy * step + y0, gx * step + x0) */
     const float *bias;         /* (M) or NULL */
 } target;
@@ -86,8 +86,9 @@ static void write_columns(const source *s, const target *t, size_t n0, size_t co
         place at = place_of(s, n0 + j);
         run = s->by_pixel ? B - at.b : t->step == 1 ? (size_t)s->Hg * (size_t)s->Wg - at.y * (size_t)s->Wg - at.x : 1;
         run = run < cols - j ? run : cols - j;
-        float *to = t->dst + at.b * per_sample + per_pixel * ((at.y * (size_t)t->step + (size_t)t->y0) * (size_t)t->W +
-                                                              at.x * (size_t)t->step + (size_t)t->x0);
+        float *to = t->dst + at.b * per_sample +
+                    per_pixel * ((at.y * (size_t)t->step + (size_t)t->y0) * (size_t)t->W + at.x * (size_t)t->step +
+                                 (size_t)t->x0);
         const float *from = out + j;
         for (size_t m = 0; m < M; m++, to += per_row, from += ldo) {
             size_t i = 0;
@@ -163,8 +164,8 @@ static void product(const source *s, const target *t, const weights *w, hdo_aren
                     bool runs[NV] = {false};
                     make_lanes(s, n0 + j, cols, nv, ln, runs);
                     const float *src = s->src + (s->by_pixel ? 0 : place_of(s, n0 + j).b * image) + c0 * channel;
-                    depth[i] = pack_columns(s, w, cb, nv, src, channel, ln, runs, live, panel + i * NR * deep,
-                                            off + i * deep);
+                    depth[i] =
+                        pack_columns(s, w, cb, nv, src, channel, ln, runs, live, panel + i * NR * deep, off + i * deep);
                 }
                 for (size_t m = 0; m < M; m += MR) {
                     size_t rows = M - m < MR ? M - m : MR;
@@ -192,9 +193,8 @@ static size_t product_work(int B, int M, int Hg, int Wg, int S, size_t source_pl
         size_t deep = bl.channels * (size_t)live, group = by_pixel ? bl.columns / NR : 1;
         size_t v = hdo__arena_round(bl.columns * (size_t)M * sizeof(float)) +
                    hdo__arena_round(group * NR * deep * sizeof(float)) +
-                   hdo__arena_round(group * deep * sizeof(int32_t)) +
-                   hdo__arena_round((size_t)live * sizeof(int32_t)) + hdo__arena_round(group * sizeof(size_t)) +
-                   hdo__arena_round(NV * (size_t)live * sizeof(lanes));
+                   hdo__arena_round(group * deep * sizeof(int32_t)) + hdo__arena_round((size_t)live * sizeof(int32_t)) +
+                   hdo__arena_round(group * sizeof(size_t)) + hdo__arena_round(NV * (size_t)live * sizeof(lanes));
         most = v > most ? v : most;
     }
     if (by_pixel)
@@ -208,13 +208,11 @@ static size_t product_work(int B, int M, int Hg, int Wg, int S, size_t source_pl
 size_t HDO_ISA_FN(hdo__igemm_work)(const hdo_conv *c) {
     int nt = c->kh * c->kw, Hg = (c->H + c->stride - 1) / c->stride, Wg = (c->W + c->stride - 1) / c->stride;
     size_t x_plane = (size_t)c->H * (size_t)c->W, y_plane = (size_t)c->Ho * (size_t)c->Wo;
-    size_t f = product_work(c->B, c->O, c->Ho, c->Wo, c->C, x_plane, y_plane, nt,
-                            goes_by_pixel(c->B, c->Ho, c->Wo));
+    size_t f = product_work(c->B, c->O, c->Ho, c->Wo, c->C, x_plane, y_plane, nt, goes_by_pixel(c->B, c->Ho, c->Wo));
     size_t x = 0; /* the classes of bwd_x have one of two sizes on each axis */
     for (int i = 0; i < 4; i++) {
         int h = Hg - (i & 1 && Hg > 1), v = Wg - (i & 2 && Wg > 1);
-        size_t work = product_work(c->B, c->C, h, v, c->O, y_plane, x_plane, nt,
-                                   goes_by_pixel(c->B, Hg, Wg));
+        size_t work = product_work(c->B, c->C, h, v, c->O, y_plane, x_plane, nt, goes_by_pixel(c->B, Hg, Wg));
         x = work > x ? work : x;
     }
     return tap_work(c) + (f > x ? f : x);

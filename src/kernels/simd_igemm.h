@@ -24,7 +24,9 @@ typedef struct source {
 
 /* Small maps go by pixel: neighbouring columns are then samples of one pixel, a panel needs only the taps that are
  * inside the image there (2 x 2 maps: four of nine), and a tap's columns are one run in the transposed source. */
-static inline bool goes_by_pixel(int B, int Hg, int Wg) { return B >= 4 && Hg * Wg <= 16; }
+static inline bool goes_by_pixel(int B, int Hg, int Wg) {
+    return B >= 4 && Hg * Wg <= 16;
+}
 
 typedef struct place {
     size_t b, y, x;

@@ -27,19 +27,35 @@
 #include <immintrin.h>
 #define VL 8 /* floats in a vector */
 typedef __m256 vec;
-MM_INLINE vec v_zero(void) { return _mm256_setzero_ps(); }
-MM_INLINE vec v_load(const float *p) { return _mm256_loadu_ps(p); }
-MM_INLINE void v_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
-MM_INLINE vec v_set1(float x) { return _mm256_set1_ps(x); }
-MM_INLINE vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
-MM_INLINE vec v_add(vec a, vec b) { return _mm256_add_ps(a, b); }
-MM_INLINE vec v_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+MM_INLINE vec v_zero(void) {
+    return _mm256_setzero_ps();
+}
+MM_INLINE vec v_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+MM_INLINE void v_store(float *p, vec v) {
+    _mm256_storeu_ps(p, v);
+}
+MM_INLINE vec v_set1(float x) {
+    return _mm256_set1_ps(x);
+}
+MM_INLINE vec v_fma(vec a, vec b, vec c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+MM_INLINE vec v_add(vec a, vec b) {
+    return _mm256_add_ps(a, b);
+}
+MM_INLINE vec v_mul(vec a, vec b) {
+    return _mm256_mul_ps(a, b);
+}
 /* The first n < VL floats at p, zeros behind them. */
 MM_INLINE vec v_load_part(const float *p, size_t n) {
     static const int ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
     return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)(ones + 8 - n)));
 }
-MM_INLINE __m128 v_fold(vec v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
+MM_INLINE __m128 v_fold(vec v) {
+    return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
 MM_INLINE float v_sum(vec v) { /* a fixed tree: lanes i and i + 4, then i and i + 2, then the last two */
     __m128 s = v_fold(v);
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
@@ -87,21 +103,35 @@ MM_INLINE void v_transpose(vec r[8]) {
 #else
 #define VL 4
 typedef float vec __attribute__((vector_size(16)));
-MM_INLINE vec v_zero(void) { return (vec){0, 0, 0, 0}; }
+MM_INLINE vec v_zero(void) {
+    return (vec){0, 0, 0, 0};
+}
 MM_INLINE vec v_load(const float *p) {
     vec v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-MM_INLINE void v_store(float *p, vec v) { memcpy(p, &v, sizeof v); }
-MM_INLINE vec v_set1(float x) { return (vec){x, x, x, x}; }
-MM_INLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
-MM_INLINE vec v_add(vec a, vec b) { return a + b; }
-MM_INLINE vec v_mul(vec a, vec b) { return a * b; }
+MM_INLINE void v_store(float *p, vec v) {
+    memcpy(p, &v, sizeof v);
+}
+MM_INLINE vec v_set1(float x) {
+    return (vec){x, x, x, x};
+}
+MM_INLINE vec v_fma(vec a, vec b, vec c) {
+    return a * b + c;
+}
+MM_INLINE vec v_add(vec a, vec b) {
+    return a + b;
+}
+MM_INLINE vec v_mul(vec a, vec b) {
+    return a * b;
+}
 MM_INLINE vec v_load_part(const float *p, size_t n) {
     return (vec){n > 0 ? p[0] : 0, n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, 0};
 }
-MM_INLINE float v_sum(vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+MM_INLINE float v_sum(vec v) {
+    return (v[0] + v[2]) + (v[1] + v[3]);
+}
 MM_INLINE void v_sum4(vec a, vec b, vec c, vec d, float out[4]) {
     out[0] = v_sum(a), out[1] = v_sum(b), out[2] = v_sum(c), out[3] = v_sum(d);
 }

@@ -10,17 +10,21 @@
 #include <string.h>
 
 enum {
-    COLUMN_TILE = 1024,     /* columns of the population handled by one task of the consensus pass */
-    FEW_MODEL_BLOCKS = 8    /* below this many model blocks, batches are separate tasks */
+    COLUMN_TILE = 1024,  /* columns of the population handled by one task of the consensus pass */
+    FEW_MODEL_BLOCKS = 8 /* below this many model blocks, batches are separate tasks */
 };
 
-static int ceil_div(int64_t a, int64_t b) { return (int)((a + b - 1) / b); }
+static int ceil_div(int64_t a, int64_t b) {
+    return (int)((a + b - 1) / b);
+}
 
 static int n_batches(const hdo_metrics *m) {
     return m->val == NULL ? 1 : ceil_div(m->val->count, m->f->eval_batch);
 }
 
-static int n_model_blocks(const hdo_metrics *m) { return ceil_div(m->n_slots, m->f->eval_models); }
+static int n_model_blocks(const hdo_metrics *m) {
+    return ceil_div(m->n_slots, m->f->eval_models);
+}
 
 hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_dataset *val, const hdo_config *c,
                              const hdo_rows *rows, hdo_transport *transport, hdo_error *e) {
@@ -40,7 +44,8 @@ hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_d
     m->mu_row = hdo__alloc(rows->ld * sizeof(float));
     m->tile_sum = hdo__alloc((rows->ld / COLUMN_TILE + 1) * sizeof(double));
     m->all = hdo__alloc((size_t)transport->n * sizeof(hdo_node_figure));
-    if (m->all == NULL || m->loss == NULL || m->correct == NULL || m->mu == NULL || m->mu_row == NULL || m->tile_sum == NULL) {
+    if (m->all == NULL || m->loss == NULL || m->correct == NULL || m->mu == NULL || m->mu_row == NULL ||
+        m->tile_sum == NULL) {
         hdo__metrics_clear(m);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the metrics of %d nodes", rows->count);
     }
@@ -66,7 +71,7 @@ size_t hdo__metrics_work_bytes(const hdo_metrics *m) {
 typedef struct eval_ctx {
     hdo_metrics *m;
     const hdo_rows *rows;
-    int slots;    /* nodes, and the mean model if it is wanted */
+    int slots;     /* nodes, and the mean model if it is wanted */
     hdo_status st; /* worst status of any task; tasks only ever write failures */
 } eval_ctx;
 

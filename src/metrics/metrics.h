@@ -23,13 +23,13 @@ typedef struct hdo_metrics {
     int class_first[HDO_CLASSES_MAX + 1];
     bool mean_model, consensus;
     hdo_transport *transport;
-    double *loss;     /* (blocks, count + 1): per local node, last column the mean model */
-    int64_t *correct; /* likewise */
-    double *mu;       /* (ld) sum, then mean of the rows, in double */
-    float *mu_row;    /* (ld) the mean model */
-    int n_slots;      /* count + 1 */
-    int n_blocks;     /* batch groups evaluated as separate tasks */
-    double *tile_sum; /* one partial of Gamma per column tile */
+    double *loss;         /* (blocks, count + 1): per local node, last column the mean model */
+    int64_t *correct;     /* likewise */
+    double *mu;           /* (ld) sum, then mean of the rows, in double */
+    float *mu_row;        /* (ld) the mean model */
+    int n_slots;          /* count + 1 */
+    int n_blocks;         /* batch groups evaluated as separate tasks */
+    double *tile_sum;     /* one partial of Gamma per column tile */
     hdo_node_figure *all; /* (n): of every node */
 } hdo_metrics;
 
@@ -53,9 +53,9 @@ typedef enum hdo_metric_type { HDO_METRIC_INT, HDO_METRIC_REAL } hdo_metric_type
 typedef struct hdo_metric {
     const char *name; /* "val/loss_mean"; '*' stands for the class name in per-class figures */
     hdo_metric_type type;
-    size_t offset;   /* in hdo_row */
-    size_t stride;   /* 0: one figure; otherwise one per class, that far apart */
-    bool clock;      /* depends on the machine's speed: left out when two runs are compared */
+    size_t offset; /* in hdo_row */
+    size_t stride; /* 0: one figure; otherwise one per class, that far apart */
+    bool clock;    /* depends on the machine's speed: left out when two runs are compared */
     const char *help;
 } hdo_metric;
 extern const hdo_metric hdo__metric_table[]; /* ends with name == NULL */

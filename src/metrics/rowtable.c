@@ -4,10 +4,12 @@
 
 #include "metrics/metrics.h"
 
-#define ONE_INT(name, field, clock, help) {name, HDO_METRIC_INT, offsetof(hdo_row, field), 0, clock, help}
-#define ONE_REAL(name, field, clock, help) {name, HDO_METRIC_REAL, offsetof(hdo_row, field), 0, clock, help}
-#define PER_CLASS(name, field, member, help) \
-    {name, HDO_METRIC_REAL, offsetof(hdo_row, field) + offsetof(hdo_group, member), sizeof(hdo_group), false, help}
+#define ONE_INT(name, field, clock, help)                                                                              \
+    { name, HDO_METRIC_INT, offsetof(hdo_row, field), 0, clock, help }
+#define ONE_REAL(name, field, clock, help)                                                                             \
+    { name, HDO_METRIC_REAL, offsetof(hdo_row, field), 0, clock, help }
+#define PER_CLASS(name, field, member, help)                                                                           \
+    { name, HDO_METRIC_REAL, offsetof(hdo_row, field) + offsetof(hdo_group, member), sizeof(hdo_group), false, help }
 
 const hdo_metric hdo__metric_table[] = {
     ONE_INT("step", step, false, "steps done, warm-up included"),
@@ -31,7 +33,8 @@ const hdo_metric hdo__metric_table[] = {
     ONE_REAL("val/loss_y", y_loss, false, "validation loss of the weighted average y_T (eval.weighted)"),
     ONE_REAL("consensus/gamma", gamma, false, "(1/n) sum |X_i - mu|^2"),
     ONE_REAL("consensus/mg", mg, false, "(1/n) sum |G_i|^2 of the last step"),
-    {"lr/*", HDO_METRIC_REAL, offsetof(hdo_row, lr), sizeof(double), false, "learning rate of the class in the last step"},
+    {"lr/*", HDO_METRIC_REAL, offsetof(hdo_row, lr), sizeof(double), false,
+     "learning rate of the class in the last step"},
     ONE_INT("oracle/forward", forward, false, "forward passes so far, all nodes"),
     ONE_INT("oracle/backward", backward, false, "gradients by reverse mode so far"),
     ONE_INT("oracle/jvp", jvp, false, "forward-mode derivatives so far"),

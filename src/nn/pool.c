@@ -18,29 +18,47 @@ static size_t maxpool_work(const hdo_layer *l, const hdo_net *net, int B, int G)
     return G > 0 ? hdo__arena_round((size_t)B * net->value[l->out].n) : 0; /* places, one byte an output */
 }
 
+/* best (n) and place (n; may be NULL) meet tap `at` of their windows: the first of equals stays, a NaN is passed on.
+ * Without branches: which of nine numbers is the largest cannot be foreseen. */
+static void pool_tap(int n, int stride, const float *restrict x, uint8_t at, float *restrict best, uint8_t *restrict place) {
+    if (place == NULL) {
+        for (int o = 0; o < n; o++) {
+            float v = x[(ptrdiff_t)o * stride], b = best[o];
+            best[o] = (v > b) | (v != v) ? v : b; /* -INFINITY over -INFINITY changes nothing */
+        }
+        return;
+    }
+    for (int o = 0; o < n; o++) {
+        float v = x[(ptrdiff_t)o * stride], b = best[o];
+        bool take = (v > b) | (b == -INFINITY) | (v != v);
+        best[o] = take ? v : b;
+        place[o] = take ? at : place[o];
+    }
+}
+
 /* One map (H, W) -> (Ho, Wo); place may be NULL. */
 static void pool_map(const hdo_conv *c, bool relu, const float *x, float *y, uint8_t *place) {
-    for (int oy = 0; oy < c->Ho; oy++)
-        for (int ox = 0; ox < c->Wo; ox++) {
-            float best = -INFINITY;
-            int at = 0;
-            for (int ky = 0; ky < c->kh; ky++) {
-                int iy = oy * c->stride - c->pad + ky;
-                if (iy < 0 || iy >= c->H) continue;
-                for (int kx = 0; kx < c->kw; kx++) {
-                    int ix = ox * c->stride - c->pad + kx;
-                    if (ix < 0 || ix >= c->W) continue;
-                    float v = x[(size_t)iy * (size_t)c->W + (size_t)ix];
-                    if (v > best || best == -INFINITY || isnan(v)) { /* the first of equals; a NaN is passed on */
-                        best = v;
-                        at = ky * c->kw + kx;
-                    }
-                }
+    for (int oy = 0; oy < c->Ho; oy++, y += c->Wo) {
+        for (int ox = 0; ox < c->Wo; ox++) y[ox] = -INFINITY;
+        if (place != NULL) memset(place, 0, (size_t)c->Wo);
+        for (int ky = 0; ky < c->kh; ky++) {
+            int iy = oy * c->stride - c->pad + ky;
+            if (iy < 0 || iy >= c->H) continue;
+            const float *row = x + (size_t)iy * (size_t)c->W;
+            for (int kx = 0; kx < c->kw; kx++) { /* outputs lo .. hi-1 have column ox stride - pad + kx in the image */
+                int before = c->pad - kx, last = c->W - 1 + before;
+                int lo = before > 0 ? (before + c->stride - 1) / c->stride : 0;
+                int hi = last < 0 ? 0 : last / c->stride + 1 < c->Wo ? last / c->stride + 1 : c->Wo;
+                if (lo >= hi) continue;
+                pool_tap(hi - lo, c->stride, row + (ptrdiff_t)lo * c->stride - before, (uint8_t)(ky * c->kw + kx),
+                         y + lo, place != NULL ? place + lo : NULL);
             }
-            if (relu && best < 0) best = 0;
-            *y++ = best;
-            if (place != NULL) *place++ = (uint8_t)at;
         }
+        if (relu) {
+            for (int ox = 0; ox < c->Wo; ox++) y[ox] = y[ox] < 0 ? 0 : y[ox];
+        }
+        if (place != NULL) place += c->Wo;
+    }
 }
 
 static bool is_2x2(const hdo_conv *c) {

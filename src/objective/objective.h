@@ -28,7 +28,7 @@ typedef struct hdo_batch {
     int node;             /* whose loss f^i; -1: the population's f, without noise */
     uint64_t seed;        /* address of noise and dropout masks together with node and step */
     int64_t step;
-    bool train;           /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
+    bool train; /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
 } hdo_batch;
 
 /* Samples idx[0 .. b->size) of ds into in (size, n_in: floats or tokens) and label (size); points b at them. */
@@ -59,7 +59,8 @@ typedef struct hdo_objective_ops {
     hdo_status (*init)(const hdo_objective *f, uint64_t seed, float *x);
 
     /* Mean loss of the batch at x. buf (n_buf), or NULL: receives the updated buffers of a training pass. Required. */
-    hdo_status (*loss)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, double *loss, float *buf);
+    hdo_status (*loss)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
+                       float *buf);
 
     /* Gradient into g (d), overwritten. NULL: no back-propagation here. */
     hdo_status (*grad)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g, double *loss,
@@ -89,14 +90,14 @@ typedef struct hdo_objective_ops {
 
 struct hdo_objective { /* first member of every implementation */
     const hdo_objective_ops *ops;
-    size_t d;     /* trainable numbers */
-    size_t n_buf; /* buffer numbers behind them */
-    const hdo_tensor *tensors;  /* (n_tensors): trainable, in order, covering [0, d) */
+    size_t d;                  /* trainable numbers */
+    size_t n_buf;              /* buffer numbers behind them */
+    const hdo_tensor *tensors; /* (n_tensors): trainable, in order, covering [0, d) */
     int n_tensors;
-    const hdo_tensor *buffers;  /* (n_buffers): offsets count from d */
+    const hdo_tensor *buffers; /* (n_buffers): offsets count from d */
     int n_buffers;
     bool has_accuracy;
-    bool piecewise; /* complex_step exists, but the model has kinks (ReLU, max): slope of the active piece */
+    bool piecewise;  /* complex_step exists, but the model has kinks (ReLU, max): slope of the active piece */
     int eval_models; /* how many models `evaluate` likes to see at once */
     int eval_batch;  /* how many samples */
 };

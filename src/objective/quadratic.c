@@ -6,9 +6,9 @@
  *
  * H is diagonal, its eigenvalues spaced evenly in logarithm from model.smoothness (L) down to model.convexity (ell).
  * Inside a class of nodes the minimisers c_i are +s e_1, -s e_1, +s e_2, -s e_2, ... with s = model.spread (an odd last
- * node has c = 0), so every class has mean zero: x* = 0, f = (1/n) sum f^i has minimum 0, and the population is balanced.
- * The noise xi is Gaussian with E|xi|^2 = model.noise^2 / batch; all evaluations of one estimate see the same xi.
- * All nodes start at model.start times e_1.
+ * node has c = 0), so every class has mean zero: x* = 0, f = (1/n) sum f^i has minimum 0, and the population is
+ * balanced. The noise xi is Gaussian with E|xi|^2 = model.noise^2 / batch; all evaluations of one estimate see the same
+ * xi. All nodes start at model.start times e_1.
  */
 #include <assert.h>
 #include <math.h>
@@ -43,7 +43,9 @@ static hdo_stream noise_stream(const hdo_batch *b) {
     return hdo__stream(b->seed, HDO_RNG_NOISE, (uint32_t)b->node, (uint64_t)b->step, 0);
 }
 
-static bool noisy(const quadratic *q, const hdo_batch *b) { return b->train && b->node >= 0 && q->noise > 0.0; }
+static bool noisy(const quadratic *q, const hdo_batch *b) {
+    return b->train && b->node >= 0 && q->noise > 0.0;
+}
 
 /* xi has d entries of deviation noise / sqrt(d * batch). */
 static double noise_scale(const quadratic *q, const hdo_batch *b) {
@@ -132,8 +134,8 @@ static hdo_status quad_jvp(const hdo_objective *f, const hdo_batch *b, const flo
     return st;
 }
 
-static hdo_status quad_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
-                                 int k, float nu, hdo_work *w, double *loss) {
+static hdo_status quad_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
+                                 int first, int k, float nu, hdo_work *w, double *loss) {
     (void)w;
     for (int r = 0; r < k; r++) loss[r] = loss_along((const quadratic *)f, b, x, u, first + r, (double)nu);
     return HDO_OK;

@@ -74,7 +74,8 @@ static hdo_status check_run(const hdo_config *c, hdo_error *e) {
         balanced = balanced || c->population[k].lr.id == HDO_LR_BALANCED;
     }
     if (balanced && !own) {
-        return hdo__fail(e, HDO_E_CONFIG, "every class has lr: balanced; at least one needs a number to balance against");
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "every class has lr: balanced; at least one needs a number to balance against");
     }
     if (strchr(c->name, '/') != NULL || strcmp(c->name, "..") == 0 || strcmp(c->name, ".") == 0 || c->name[0] == '\0') {
         return hdo__fail(e, HDO_E_CONFIG, "name is '%s', but must be usable as the name of a folder", c->name);
@@ -102,8 +103,8 @@ hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
                          "--population 4fo+28zo");
     }
     if (n >= INT64_C(1) << 24) {
-        return hdo__fail(e, HDO_E_CONFIG, "the population has %lld nodes, but at most %d can be addressed", (long long)n,
-                         (1 << 24) - 1);
+        return hdo__fail(e, HDO_E_CONFIG, "the population has %lld nodes, but at most %d can be addressed",
+                         (long long)n, (1 << 24) - 1);
     }
     if (c->steps + c->warmup >= STEPS_LIMIT) {
         return hdo__fail(e, HDO_E_CONFIG, "steps + warmup is %lld, but must be below %lld",

@@ -40,7 +40,8 @@ static int pieces_of(hdo_run *r, piece *p) {
     int n = 0;
     p[n++] = (piece){"params", "F32", r->rows.X, len, ld, true};
     p[n++] = (piece){"batches", "I64", r->batches, sizeof(int64_t), sizeof(int64_t), true};
-    if (r->momentum != NULL) p[n++] = (piece){"momentum", "F32", r->momentum, r->objective->d * sizeof(float), ld, true};
+    if (r->momentum != NULL)
+        p[n++] = (piece){"momentum", "F32", r->momentum, r->objective->d * sizeof(float), ld, true};
     if (r->churn.active) p[n++] = (piece){"away", "U8", r->churn.away, (size_t)r->mixer.n, 0, false};
     if (r->clock_s != NULL) p[n++] = (piece){"clock", "F64", r->clock_s, (size_t)r->mixer.n * sizeof(double), 0, false};
     if (r->y != NULL) p[n++] = (piece){"weighted", "F32", r->y, len, 0, false};
@@ -73,7 +74,8 @@ static bool move_bytes(int fd, void *buf, size_t len, uint64_t off, bool writing
 }
 
 static bool move_piece(const hdo_run *r, int fd, const piece *p, uint64_t off, bool writing) {
-    if (!p->per_node) return (writing && r->transport->rank != 0) || move_bytes(fd, p->data, p->row_bytes, off, writing);
+    if (!p->per_node)
+        return (writing && r->transport->rank != 0) || move_bytes(fd, p->data, p->row_bytes, off, writing);
     if (p->stride == p->row_bytes) {
         return move_bytes(fd, p->data, p->row_bytes * (size_t)r->rows.count,
                           off + (uint64_t)r->rows.first * p->row_bytes, writing);
@@ -165,7 +167,9 @@ static void prune(const char *dir, int keep) {
     free(step);
 }
 
-void hdo__checkpoints_remove(const char *dir) { prune(dir, 0); }
+void hdo__checkpoints_remove(const char *dir) {
+    prune(dir, 0);
+}
 
 /* ---- writing ---- */
 
@@ -227,7 +231,8 @@ static hdo_status write_state(hdo_run *r, const char *hex, hdo_error *e) {
     hdo__json_end(&j, ']');
     hdo__json_end(&j, '}');
     checkpoint_path(r->dir, r->step, "json", path);
-    hdo_status st = j.failed ? hdo__fail(e, HDO_E_MEMORY, "out of memory for a checkpoint") : hdo__file_write(path, j.text, j.len, e);
+    hdo_status st = j.failed ? hdo__fail(e, HDO_E_MEMORY, "out of memory for a checkpoint")
+                             : hdo__file_write(path, j.text, j.len, e);
     hdo__json_clear(&j);
     return st;
 }
@@ -253,8 +258,12 @@ hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
 
 /* ---- reading ---- */
 
-static int64_t get_int(const json_t *o, const char *key) { return (int64_t)json_integer_value(json_object_get(o, key)); }
-static double get_real(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static int64_t get_int(const json_t *o, const char *key) {
+    return (int64_t)json_integer_value(json_object_get(o, key));
+}
+static double get_real(const json_t *o, const char *key) {
+    return json_number_value(json_object_get(o, key));
+}
 
 static hdo_status read_state(hdo_run *r, const char *path, char hex[65], hdo_error *e) {
     json_error_t je;
@@ -268,8 +277,10 @@ static hdo_status read_state(hdo_run *r, const char *path, char hex[65], hdo_err
         st = hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' has format %lld; this version reads %d", path,
                        (long long)get_int(o, "schema_version"), SCHEMA_VERSION);
     } else if (get_int(o, "n") != r->mixer.n || get_int(o, "d") != (int64_t)r->objective->d || sha == NULL ||
-               strlen(sha) != 64 || (int)json_array_size(lr) != r->n_classes || (int)json_array_size(noise) != r->n_classes) {
-        st = hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' is of %lld nodes with d = %lld, but the run has %d with d = %zu", path,
+               strlen(sha) != 64 || (int)json_array_size(lr) != r->n_classes ||
+               (int)json_array_size(noise) != r->n_classes) {
+        st = hdo__fail(e, HDO_E_DATA,
+                       "the checkpoint '%s' is of %lld nodes with d = %lld, but the run has %d with d = %zu", path,
                        (long long)get_int(o, "n"), (long long)get_int(o, "d"), r->mixer.n, r->objective->d);
     } else {
         memcpy(hex, sha, 65);
@@ -306,7 +317,8 @@ static hdo_status read_tensors(hdo_run *r, const char *path, const char *want, h
         const hdo_st_tensor *f = hdo__st_find(t, n_file, p[k].name);
         if (f == NULL || strcmp(f->dtype, expected[k].dtype) != 0 || f->n_dim != expected[k].n_dim ||
             memcmp(f->dim, expected[k].dim, (size_t)f->n_dim * sizeof f->dim[0]) != 0) {
-            st = hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' is missing or of another shape than this run's", path, p[k].name);
+            st = hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' is missing or of another shape than this run's", path,
+                           p[k].name);
         } else if (!move_piece(r, fd, &p[k], f->off, false)) {
             st = hdo__fail(e, HDO_E_DATA, "%s: reading tensor '%s' failed", path, p[k].name);
         }
@@ -317,14 +329,16 @@ static hdo_status read_tensors(hdo_run *r, const char *path, const char *want, h
     if (st == HDO_OK) st = hash_state(r, p, n, hex, e);
     if (st != HDO_OK) return st;
     if (strcmp(hex, want) != 0) {
-        return hdo__fail(e, HDO_E_DATA, "%s is damaged: its contents do not match the checksum stored with it; delete it to "
-                         "fall back to the checkpoint before", path);
+        return hdo__fail(e, HDO_E_DATA,
+                         "%s is damaged: its contents do not match the checksum stored with it; delete it to "
+                         "fall back to the checkpoint before",
+                         path);
     }
     return HDO_OK;
 }
 
-/* Cuts metrics.jsonl (or the trace) after the last line that belongs to the past of step: rows of later steps, and a row
- * of the step itself when it will be evaluated again, are dropped. */
+/* Cuts metrics.jsonl (or the trace) after the last line that belongs to the past of step: rows of later steps, and a
+ * row of the step itself when it will be evaluated again, are dropped. */
 static hdo_status trim_lines(const char *path, int64_t step, bool keep_same, hdo_error *e) {
     char *text;
     size_t len, keep = 0;
@@ -334,7 +348,8 @@ static hdo_status trim_lines(const char *path, int64_t step, bool keep_same, hdo
     while (keep < len) {
         char *end = memchr(text + keep, '\n', len - keep);
         long long s;
-        if (end == NULL || sscanf(text + keep, "{\"step\": %lld", &s) != 1 || s > step || (s == step && !keep_same)) break;
+        if (end == NULL || sscanf(text + keep, "{\"step\": %lld", &s) != 1 || s > step || (s == step && !keep_same))
+            break;
         keep = (size_t)(end - text) + 1;
     }
     free(text);
@@ -350,7 +365,8 @@ hdo_status hdo__run_restore(hdo_run *r, const char *dir, hdo_error *e) {
     snprintf(r->dir, sizeof r->dir, "%s", dir);
     hdo_status st = HDO_OK;
     if (list_steps(dir, &step, 1) == 0) {
-        st = hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint to resume from (checkpoint.every sets how often one is written)", dir);
+        st = hdo__fail(e, HDO_E_DATA,
+                       "'%s' has no checkpoint to resume from (checkpoint.every sets how often one is written)", dir);
     } else {
         checkpoint_path(dir, step, "json", path);
         st = read_state(r, path, hex, e);

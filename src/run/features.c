@@ -9,9 +9,12 @@
 #include "hdo/hdo.h"
 #include "kernels/kernels.h"
 
-const char *hdo_version(void) { return HDO_VERSION; }
+const char *hdo_version(void) {
+    return HDO_VERSION;
+}
 
-static void add(hdo_feature *out, int cap, int *n, const char *name, bool present, const char *detail, const char *gives) {
+static void add(hdo_feature *out, int cap, int *n, const char *name, bool present, const char *detail,
+                const char *gives) {
     if (*n < cap) {
         hdo_feature *f = &out[*n];
         *f = (hdo_feature){.name = name, .present = present, .gives = gives};

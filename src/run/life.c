@@ -63,7 +63,8 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
 hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const hdo_hooks *hooks, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
     *out = NULL;
-    if (strlen(dir) >= HDO_PATH_MAX - 64) return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
+    if (strlen(dir) >= HDO_PATH_MAX - 64)
+        return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
     hdo_config *c = hdo__alloc(sizeof *c);
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_config_default(c);
@@ -84,7 +85,9 @@ hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const
     return st;
 }
 
-const hdo_config *hdo_run_config(const hdo_run *r) { return &r->config; }
+const hdo_config *hdo_run_config(const hdo_run *r) {
+    return &r->config;
+}
 
 void hdo_run_destroy(hdo_run *r) {
     if (r == NULL) return;
@@ -125,16 +128,23 @@ void hdo_run_describe(const hdo_run *r, hdo_run_info *info) {
                            .n_buf = (int64_t)r->objective->n_buf,
                            .total_steps = r->config.warmup + r->config.steps,
                            .threads = r->team.threads,
-                           .state_bytes = (size_t)r->rows.count * r->rows.ld * sizeof(float) * (r->momentum != NULL ? 2 : 1),
+                           .state_bytes =
+                               (size_t)r->rows.count * r->rows.ld * sizeof(float) * (r->momentum != NULL ? 2 : 1),
                            .scratch_bytes = r->team.arena[0].size * (size_t)r->team.threads,
                            .bytes_per_step = 2 * (int64_t)pairs * (int64_t)(r->rows.len * sizeof(float)),
                            .train_samples = r->train != NULL ? r->train->count : 0,
                            .val_samples = r->val != NULL ? r->val->count : 0};
 }
 
-int hdo_run_rank(const hdo_run *r) { return r->transport->rank; }
-const hdo_row *hdo_run_last_row(const hdo_run *r) { return r->has_row ? &r->row : NULL; }
-int64_t hdo_run_step(const hdo_run *r) { return r->step; }
+int hdo_run_rank(const hdo_run *r) {
+    return r->transport->rank;
+}
+const hdo_row *hdo_run_last_row(const hdo_run *r) {
+    return r->has_row ? &r->row : NULL;
+}
+int64_t hdo_run_step(const hdo_run *r) {
+    return r->step;
+}
 
 const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d) {
     if (node < r->rows.first || node >= r->rows.first + r->rows.count) return NULL;

@@ -13,7 +13,8 @@
 #include "run/run_internal.h"
 
 enum { NODES = 4, PAIRS = 8 }; /* of each class: 32 differences, about 25% standard error in the worst case d = 1 */
-#define FAR_STEP INT64_C(0xF0000000) /* steps of a run stay below 2^32; config check keeps them below this when needed */
+#define FAR_STEP                                                                                                       \
+    INT64_C(0xF0000000) /* steps of a run stay below 2^32; config check keeps them below this when needed */
 
 bool hdo__run_wants_noise(const hdo_run *r) {
     bool wanted = r->config.mixing.average.id == HDO_AVERAGE_NOISE;

@@ -75,7 +75,8 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     r->batches[i]++;
     hdo__arena_rewind(w->arena, mark);
     /* the transport speaks on one thread only: rows stepped on the others leave when all steps are done */
-    if (r->in_exchange && w->arena == &r->team.arena[0]) r->transport->ops->exchange_ready(r->transport, &r->rows, node);
+    if (r->in_exchange && w->arena == &r->team.arena[0])
+        r->transport->ops->exchange_ready(r->transport, &r->rows, node);
 }
 
 typedef struct step_ctx {
@@ -109,13 +110,14 @@ static void average_task(void *p, int task, hdo_work *w) {
             local = other;
             other = swap;
         }
-        double wl = 1.0 / r->classes[hdo__class_of(r, local)].noise, wo = 1.0 / r->classes[hdo__class_of(r, other)].noise;
+        double wl = 1.0 / r->classes[hdo__class_of(r, local)].noise,
+               wo = 1.0 / r->classes[hdo__class_of(r, other)].noise;
         hdo__average_weighted(r->rows.len, (float)(wl / (wl + wo)), r->mine[k], (float)(wo / (wl + wo)), r->peer[k]);
     }
 }
 
-/* Waking threads costs more than a short step: unless the user asked for a number of threads, the first steps run on one
- * thread and are timed, and the team is used only if they are long enough. The bits do not depend on it. */
+/* Waking threads costs more than a short step: unless the user asked for a number of threads, the first steps run on
+ * one thread and are timed, and the team is used only if they are long enough. The bits do not depend on it. */
 static bool worth_threads(const hdo_run *r) {
     return r->team.threads > 1 && (r->config.threads > 0 || r->quickest_s > SHORT_STEP_S);
 }
@@ -233,7 +235,8 @@ hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e) {
 }
 
 /* What this rank has to say about the step: the clock, and what the caller wants. */
-_Static_assert((int)HDO_ASK_STOP == (int)HDO_SAY_STOP && (int)HDO_ASK_SAVE == (int)HDO_SAY_SAVE, "two names, one meaning");
+_Static_assert((int)HDO_ASK_STOP == (int)HDO_SAY_STOP && (int)HDO_ASK_SAVE == (int)HDO_SAY_SAVE,
+               "two names, one meaning");
 static unsigned opinion(const hdo_run *r) {
     unsigned say = r->hooks.asked != NULL ? r->hooks.asked(r->hooks.ctx) & (HDO_SAY_STOP | HDO_SAY_SAVE) : 0;
     double now = hdo__now_s(), limit = r->config.stop.time_s, every = r->config.checkpoint.every_s;
@@ -261,14 +264,15 @@ static hdo_status one_step(hdo_run *r, hdo_error *e) {
     if (!plan.allreduce) st = tp->ops->exchange_begin(tp, &plan, &r->rows, r->step, e);
     if (st != HDO_OK) return st;
     step_ctx c = {.r = r, .plan = &plan, .n = r->n_own};
-    local_steps(r, &c); /* everybody's own step */
+    local_steps(r, &c);    /* everybody's own step */
     st = mix(r, &plan, e); /* pairs average */
     if (st != HDO_OK) return st;
     r->said = opinion(r);
     st = tp->ops->agree(tp, HDO_OK, &r->said, r->result, sizeof *r->result, e);
     if (st != HDO_OK) return st;
     bool finite = collect(r, &st);
-    if (st != HDO_OK) return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
+    if (st != HDO_OK)
+        return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
     hdo__run_advance_clocks(r, &plan);
     r->step++;
     if (!finite) {
@@ -336,7 +340,8 @@ static hdo_status one_own_step(hdo_run *r, hdo_error *e) {
     r->interactions += pairs;
     r->bytes += 2 * (int64_t)pairs * (int64_t)(r->rows.len * sizeof(float));
     r->step++;
-    if (st != HDO_OK) hdo__run_log(r, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
+    if (st != HDO_OK)
+        hdo__run_log(r, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
     unsigned say = opinion(r) & ~(unsigned)HDO_SAY_SAVE;
     say = hdo__async_say(r->async, say | (finite && st == HDO_OK ? 0 : HDO_SAY_NOT_FINITE));
     return say != 0 || r->step >= r->config.warmup + r->config.steps ? end_async(r, e) : HDO_OK;
@@ -351,7 +356,8 @@ static hdo_status trace(hdo_run *r, hdo_error *e) {
     hdo__real_text(distance, gamma);
     hdo__real_text(isfinite(r->mg) ? r->mg : 0.0, mg);
     hdo__real_text(isfinite(r->train_loss) ? r->train_loss : 0.0, loss);
-    int n = snprintf(line, sizeof line, "{\"step\": %lld, \"consensus/gamma\": %s, \"consensus/mg\": %s, \"train/loss\": %s}\n",
+    int n = snprintf(line, sizeof line,
+                     "{\"step\": %lld, \"consensus/gamma\": %s, \"consensus/mg\": %s, \"train/loss\": %s}\n",
                      (long long)r->step, gamma, mg, loss);
     if (r->trace_fd >= 0 && write(r->trace_fd, line, (size_t)n) != n) {
         st = hdo__fail(e, HDO_E_IO, "writing trace.jsonl in '%s' failed", r->dir);
@@ -414,7 +420,8 @@ static void judge(hdo_run *r) {
 bool hdo__run_due(const hdo_run *r) {
     int64_t total = r->config.warmup + r->config.steps;
     bool last = r->step >= total || r->stop != HDO_RUNNING;
-    if (r->config.mpi.async && r->transport->ranks > 1) return last || r->step == 0; /* there is no common step before */
+    if (r->config.mpi.async && r->transport->ranks > 1)
+        return last || r->step == 0; /* there is no common step before */
     return last || r->step == 0 || (r->config.eval.every > 0 && r->step % r->config.eval.every == 0);
 }
 

@@ -9,10 +9,10 @@
 #define HDO_RUN_RUN_INTERNAL_H
 
 #include "base/team.h"
-#include "run/async.h"
 #include "estimator/estimator.h"
 #include "hdo/run.h"
 #include "metrics/metrics.h"
+#include "run/async.h"
 #include "sink/sink.h"
 #include "topo/churn.h"
 #include "topo/mixer.h"
@@ -27,8 +27,8 @@ typedef struct hdo_class { /* a class of nodes, wired */
     hdo_estimator estimator;
     hdo_schedule schedule;
     hdo_update update;
-    bool balanced;     /* its rate follows from the measured noise */
-    double noise;      /* E|G - E G|^2 of one node, as measured; 1 before */
+    bool balanced; /* its rate follows from the measured noise */
+    double noise;  /* E|G - E G|^2 of one node, as measured; 1 before */
 } hdo_class;
 
 typedef struct hdo_node_result { /* what a local step leaves behind for run.c to add up, in node order */
@@ -69,10 +69,10 @@ struct hdo_run {
     int32_t *active;         /* (n): nodes that step, in order */
     int32_t *own;            /* (count): those of them that are local */
     int n_active, n_own;
-    bool in_exchange;        /* rows may leave as soon as their step is done */
-    unsigned said;           /* HDO_SAY_...: what the ranks agreed on */
-    int32_t *returned;       /* (n): scratch */
-    float **mine, **peer;    /* (n / 2): rows of the pairs in flight */
+    bool in_exchange;     /* rows may leave as soon as their step is done */
+    unsigned said;        /* HDO_SAY_...: what the ranks agreed on */
+    int32_t *returned;    /* (n): scratch */
+    float **mine, **peer; /* (n / 2): rows of the pairs in flight */
     double train_loss, mg;
     double lr[HDO_CLASSES_MAX];
 
@@ -88,12 +88,12 @@ struct hdo_run {
     int64_t writer;         /* process id of rank 0, for temporary names */
     int64_t saved_step;     /* of the last checkpoint; -1: none */
     double saved_s;
-    hdo_async *async;       /* NULL unless mpi.async, and before the first step */
+    hdo_async *async;        /* NULL unless mpi.async, and before the first step */
     hdo_async_stats drifted; /* its statistics, at the end */
-    float *start;           /* (ld): the common start, kept for its check of the mean; NULL otherwise */
-    double slow;            /* this rank takes that many times as long for its local steps; 1: as it is */
-    int log_fd;             /* log.txt, or -1 */
-    int trace_fd;           /* trace.jsonl, or -1 */
+    float *start;            /* (ld): the common start, kept for its check of the mean; NULL otherwise */
+    double slow;             /* this rank takes that many times as long for its local steps; 1: as it is */
+    int log_fd;              /* log.txt, or -1 */
+    int trace_fd;            /* trace.jsonl, or -1 */
 };
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
@@ -115,8 +115,8 @@ hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);
 hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e);
 /* Refuses a run whose part on this rank does not fit into the memory it may use. */
 hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t scratch_bytes, hdo_error *e);
-hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e); /* mpi.async and mpi.slow make sense here */
-hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e); /* all ranks fail if one does */
+hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e);                /* mpi.async and mpi.slow make sense here */
+hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e);    /* all ranks fail if one does */
 hdo_status hdo__run_share_dir(hdo_run *r, hdo_status st, hdo_error *e); /* rank 0 tells where the folder is */
 
 /* Adds this rank's rows to the SHA-256 v, in node order (a step of a relay: life.c). ctx is the run. */

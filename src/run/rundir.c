@@ -255,10 +255,12 @@ static void remove_run(const char *dir) {
 
 static hdo_status make_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
-    if (strlen(dir) >= sizeof r->dir - 32) return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
+    if (strlen(dir) >= sizeof r->dir - 32)
+        return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
     if (holds_run(dir)) {
         if (!force) {
-            return hdo__fail(e, HDO_E_CONFIG, "'%s' already holds a run; choose another folder with -o, or --force to replace it", dir);
+            return hdo__fail(e, HDO_E_CONFIG,
+                             "'%s' already holds a run; choose another folder with -o, or --force to replace it", dir);
         }
         remove_run(dir);
     }

@@ -29,8 +29,8 @@ void hdo__run_advance_clocks(hdo_run *r, const hdo_plan *plan) {
         int node = r->active[k];
         const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
         const hdo_node_result *res = &r->result[node];
-        r->clock_s[node] += (double)res->forward * c->forward_s + (double)res->backward * c->backward_s +
-                            (double)res->jvp * c->jvp_s;
+        r->clock_s[node] +=
+            (double)res->forward * c->forward_s + (double)res->backward * c->backward_s + (double)res->jvp * c->jvp_s;
     }
     if (plan->allreduce) meet_all(r);
     for (int k = 0; k < plan->n_pairs; k++) {

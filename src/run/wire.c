@@ -13,7 +13,9 @@
 #include "objective/weights.h"
 #include "run/run_internal.h"
 
-static void warn(void *ctx, const char *message) { hdo__run_log(ctx, HDO_LOG_WARN, "%s", message); }
+static void warn(void *ctx, const char *message) {
+    hdo__run_log(ctx, HDO_LOG_WARN, "%s", message);
+}
 
 /* What must be equal on all ranks: everything but the number of threads. */
 static hdo_status hash_config(const hdo_run *r, unsigned char out[32], hdo_error *e) {
@@ -69,12 +71,15 @@ static hdo_status theorem_rate(const hdo_run *r, const char *class_name, double 
     const hdo_model_config *m = &r->config.model;
     double ell = strcmp(m->name, "quadratic") == 0 ? m->convexity : strcmp(m->name, "logistic-l2") == 0 ? m->l2 : 0.0;
     if (!(ell > 0.0)) {
-        return hdo__fail(e, HDO_E_CONFIG,
-                         "population.%s.lr is 'theorem', which needs a strongly convex model (quadratic, logistic-l2) with "
-                         "a positive constant; give a number instead", class_name);
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "population.%s.lr is 'theorem', which needs a strongly convex model (quadratic, logistic-l2) with "
+            "a positive constant; give a number instead",
+            class_name);
     }
     double T = (double)r->config.steps, n = (double)r->transport->n;
-    if (T < 2.0) return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem', which needs at least 2 steps", class_name);
+    if (T < 2.0)
+        return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem', which needs at least 2 steps", class_name);
     bool pairs = strcmp(r->config.mixing.kind, "pairwise") == 0;
     *lr = (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
     return HDO_OK;
@@ -113,11 +118,13 @@ static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
 
 static size_t scratch_bytes(const hdo_run *r) {
     size_t most = hdo__metrics_work_bytes(&r->metrics);
-    size_t row = hdo__arena_round(r->rows.ld * sizeof(float)) * (r->config.mpi.async ? 2 : 1); /* async: works on a copy */
+    size_t row =
+        hdo__arena_round(r->rows.ld * sizeof(float)) * (r->config.mpi.async ? 2 : 1); /* async: works on a copy */
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
         if (c->first + c->count <= r->rows.first || c->first >= r->rows.first + r->rows.count) continue; /* none here */
-        size_t need = row + hdo__batch_bytes(r->train, c->batch) + hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch);
+        size_t need = row + hdo__batch_bytes(r->train, c->batch) +
+                      hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch);
         if (need > most) most = need;
     }
     return most;
@@ -127,7 +134,8 @@ static bool has_time_model(const hdo_run *r) {
     bool any = false;
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class_config *c = &r->config.population[k];
-        any = any || c->forward_s > 0.0 || c->backward_s > 0.0 || c->jvp_s > 0.0 || c->latency_s > 0.0 || c->bandwidth > 0.0;
+        any = any || c->forward_s > 0.0 || c->backward_s > 0.0 || c->jvp_s > 0.0 || c->latency_s > 0.0 ||
+              c->bandwidth > 0.0;
     }
     return any;
 }
@@ -139,7 +147,8 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     size_t cells = (size_t)n * r->rows.ld;
     bool momentum = false;
     for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
-    hdo_status st = hdo__run_check_memory(r, cells * sizeof(float) * (momentum ? 3 : 2), scratch_bytes(r) * (size_t)threads, e);
+    hdo_status st =
+        hdo__run_check_memory(r, cells * sizeof(float) * (momentum ? 3 : 2), scratch_bytes(r) * (size_t)threads, e);
     if (st != HDO_OK) return st;
     r->rows.X = hdo__alloc(cells * sizeof(float));
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
@@ -159,8 +168,8 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
     if (r->rows.X == NULL || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
         r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
-        (fresh && r->fresh == NULL) ||
-        (checked && r->start == NULL) || r->own == NULL || r->mine == NULL || r->peer == NULL) {
+        (fresh && r->fresh == NULL) || (checked && r->start == NULL) || r->own == NULL || r->mine == NULL ||
+        r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
     }
@@ -187,9 +196,9 @@ static hdo_status load_weights(hdo_run *r, float *x, hdo_error *e) {
         hdo__error_prefix(e, "model.weights: %s", path);
         return st;
     }
-    hdo__run_log(r, HDO_LOG_INFO, "weights from %s: %d tensors loaded (%zu numbers), %d initialised, %d skipped%s%s", path,
-                 report.loaded, report.numbers, report.initialised, report.skipped, report.text[0] != '\0' ? "\n" : "",
-                 report.text);
+    hdo__run_log(r, HDO_LOG_INFO, "weights from %s: %d tensors loaded (%zu numbers), %d initialised, %d skipped%s%s",
+                 path, report.loaded, report.numbers, report.initialised, report.skipped,
+                 report.text[0] != '\0' ? "\n" : "", report.text);
     return HDO_OK;
 }
 
@@ -212,11 +221,13 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     if (st == HDO_OK) st = wire_data(r, e);
     if (st != HDO_OK) return st;
     size_t len = r->objective->d + r->objective->n_buf, line = HDO_ALIGN / sizeof(float);
-    r->rows = (hdo_rows){.ld = (len + line - 1) / line * line, .first = r->transport->first, .count = r->transport->count};
+    r->rows =
+        (hdo_rows){.ld = (len + line - 1) / line * line, .first = r->transport->first, .count = r->transport->count};
     r->rows.len = r->config.model.buffers.id == HDO_BUFFERS_PRIVATE ? r->objective->d : len;
     st = wire_classes(r, e);
-    if (st == HDO_OK) st = hdo__mixer_init_placed(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n,
-                                                   (int)r->config.population[0].count, r->config.warmup, e);
+    if (st == HDO_OK)
+        st = hdo__mixer_init_placed(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n,
+                                    (int)r->config.population[0].count, r->config.warmup, e);
     if (st == HDO_OK) st = hdo__churn_init(&r->churn, &r->config, (int)n, e);
     if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, r->transport, e);
     if (st == HDO_OK) st = wire_memory(r, e);

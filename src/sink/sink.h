@@ -17,12 +17,13 @@ struct hdo_sink { /* first member of every implementation */
     const hdo_sink_ops *ops;
 };
 
-/* JSON lines, one object per evaluation, appended with one write each: a killed run loses at most the line in flight. */
+/* JSON lines, one object per evaluation, appended with one write each: a killed run loses at most the line in flight.
+ */
 hdo_status hdo__sink_jsonl_create(hdo_sink **out, const char *path, const hdo_config *c, hdo_error *e);
 
-/* CSV: a header line, then one line per evaluation, every figure of the metric table in its order. NaN is an empty cell.
- * last_step: the step a run goes on from; lines of later steps are cut off first and rows up to it are not repeated.
- * -1: a new file. */
+/* CSV: a header line, then one line per evaluation, every figure of the metric table in its order. NaN is an empty
+ * cell. last_step: the step a run goes on from; lines of later steps are cut off first and rows up to it are not
+ * repeated. -1: a new file. */
 hdo_status hdo__sink_csv_create(hdo_sink **out, const char *path, const hdo_config *c, int64_t last_step, hdo_error *e);
 
 /* TensorBoard: a new event file in dir, named after the second and the host. NaN is left out. */

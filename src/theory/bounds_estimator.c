@@ -50,8 +50,8 @@ hdo_status hdo_theory_est_check(const hdo_est_params *p, hdo_error *e) {
     if (!(p->nu > 0.0) || !isfinite(p->nu))
         return hdo__fail(e, HDO_E_CONFIG, "The difference step nu = %g must be positive and finite.", p->nu);
     if (!(p->L >= 0.0) || !(p->L_F >= 0.0) || !(p->L2 >= 0.0))
-        return hdo__fail(e, HDO_E_CONFIG, "Smoothness constants must not be negative: L = %g, L_F = %g, L2 = %g.",
-                         p->L, p->L_F, p->L2);
+        return hdo__fail(e, HDO_E_CONFIG, "Smoothness constants must not be negative: L = %g, L_F = %g, L2 = %g.", p->L,
+                         p->L_F, p->L2);
     if (!(p->tau > 0.0) || !isfinite(p->tau))
         return hdo__fail(e, HDO_E_CONFIG, "The split tau = %g must be positive and finite.", p->tau);
     if (!(p->df >= 0.0)) return hdo__fail(e, HDO_E_CONFIG, "The error of a loss value df = %g is negative.", p->df);
@@ -98,8 +98,7 @@ hdo_est_const hdo_theory_est_const(const hdo_est_params *p) {
     /* Remainder uncorrelated with the main part, or none: the variances add, tau is not needed. */
     if (ed == 0.0 && (p->quad || R == 0.0)) return from_omega(p, (d + 1.0) / rv, R / rv, b);
     double sd = sqrt(R) + ed * sqrt(d);
-    return from_omega(p, (1.0 + p->tau) * (d + 1.0) / rv, (1.0 + 1.0 / p->tau) * sd * sd / rv,
-                      b + ed * sqrt(2.0 / pi));
+    return from_omega(p, (1.0 + p->tau) * (d + 1.0) / rv, (1.0 + 1.0 / p->tau) * sd * sd / rv, b + ed * sqrt(2.0 / pi));
 }
 
 /* How far Gaussian smoothing lifts one convex L-smooth objective, docs/theory.md 3.5. Round-off and the complex step

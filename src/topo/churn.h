@@ -16,8 +16,8 @@ typedef struct hdo_churn {
     int64_t outage_from, outage_to;
     uint64_t seed;
     int n;
-    uint8_t *away;  /* (n) state */
-    float *draw;    /* (n) scratch */
+    uint8_t *away; /* (n) state */
+    float *draw;   /* (n) scratch */
 } hdo_churn;
 
 hdo_status hdo__churn_init(hdo_churn *c, const hdo_config *config, int n, hdo_error *e);

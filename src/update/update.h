@@ -12,12 +12,12 @@
 #include "hdo/config.h"
 
 typedef struct hdo_schedule {
-    int kind;        /* HDO_SCHEDULE_* */
+    int kind; /* HDO_SCHEDULE_* */
     double lr;
-    int64_t warmup;  /* W: rises linearly over steps 0 .. W-1 */
-    int64_t steps;   /* T: cosine falls to 0 over the T steps after the warm-up */
-    int n_points;    /* file: (step, rate) pairs, steps rising; owned */
-    double *point;   /* (n_points, 2) */
+    int64_t warmup; /* W: rises linearly over steps 0 .. W-1 */
+    int64_t steps;  /* T: cosine falls to 0 over the T steps after the warm-up */
+    int n_points;   /* file: (step, rate) pairs, steps rising; owned */
+    double *point;  /* (n_points, 2) */
 } hdo_schedule;
 
 /* Reads "step rate" lines ('#' starts a comment). Rates are absolute; steps count from the end of the warm-up. */
