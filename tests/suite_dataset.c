@@ -5,11 +5,11 @@
  * whose files are absent must say so with HDO_E_DATA and the command; then the rest is skipped. Own files (csv, ...)
  * are written here.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>

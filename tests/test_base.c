@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 — base: status, arena, team, SHA-256, JSON, files, directions. */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <jansson.h>
 #include <math.h>

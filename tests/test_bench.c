@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 — order statistics, selection by name, and a row of every quick kind of case. */
-#include <cmocka.h>
-#include <math.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include "hdo/bench.h"

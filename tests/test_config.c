@@ -3,11 +3,11 @@
  * Most cases run over the whole option table, so a new option is tested by adding its row. Files, dump and schema are
  * in test_config_file.c.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 — the configuration engine: files in, dump, schema and help out. */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,11 +3,11 @@
  * Brackets: every label against an independent checker, the length histogram, disjoint sets, uniform balanced strings,
  * and JSON lines.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>

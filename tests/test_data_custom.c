@@ -3,11 +3,11 @@
  * The user's own files: CSV, LIBSVM, NumPy, IDX. Right numbers for good files, a sentence with the place for bad ones;
  * hold-out, scaling, and which label file belongs to which images.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>

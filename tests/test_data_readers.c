@@ -3,11 +3,11 @@
  * Readers of image files (IDX, CIFAR-10): what they accept gives the right numbers, what they refuse is refused with a
  * sentence that names the fault. Truncation never crashes (run under a sanitizer to mean it).
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,11 +3,11 @@
  * Splits and samplers: every sample exactly as often as promised, balance, label skew that grows as alpha falls, passes
  * without replacement that differ, any batch addressable.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,11 +3,11 @@
  * The folder of data sets: where it is, what counts as present, that wrong files are refused and leave nothing behind.
  * With the argument --real only the parts that need the real files run (make check-real), and fail without them.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <dirent.h>
 #include <math.h>

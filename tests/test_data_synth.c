@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 — Gaussian mixtures: geometry of the means, the Bayes error against a count. */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
  * a learning rate that must diverge, an estimator the model cannot serve).
  */
 /* clang-format off: cmocka wants these before itself */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 /* clang-format on */
 
 #include <jansson.h>

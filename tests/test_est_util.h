@@ -11,11 +11,11 @@
 #define HDO_TEST_EST_UTIL_H
 
 /* clang-format off: cmocka wants these before itself */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 /* clang-format on */
 
 #include <math.h>

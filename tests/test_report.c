@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 — stored results: bundles, curves, differences, figures, pages, sweeps. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
 #include <cmocka.h>
 
 #include "base/file.h"

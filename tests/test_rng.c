@@ -5,11 +5,11 @@
  * Every seed is fixed: a case that passes once passes always, until somebody changes bits. Statistical limits are then
  * a statement about this generator at these seeds, chosen before looking: |z| < 4 for single scores.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -2,11 +2,11 @@
  *
  * The loop: same seed, same bits; no allocation; outcomes; and agreement with exact expectations on quadratics.
  */
-#include <cmocka.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <setjmp.h>
 #include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -20,7 +20,8 @@ static size_t maxpool_work(const hdo_layer *l, const hdo_net *net, int B, int G)
 
 /* best (n) and place (n; may be NULL) meet tap `at` of their windows: the first of equals stays, a NaN is passed on.
  * Without branches: which of nine numbers is the largest cannot be foreseen. */
-static void pool_tap(int n, int stride, const float *restrict x, uint8_t at, float *restrict best, uint8_t *restrict place) {
+static void pool_tap(int n, int stride, const float *restrict x, uint8_t at, float *restrict best,
+                     uint8_t *restrict place) {
     if (place == NULL) {
         for (int o = 0; o < n; o++) {
             float v = x[(ptrdiff_t)o * stride], b = best[o];
