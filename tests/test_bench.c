@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 — order statistics, selection by name, and a row of every quick kind of case. */
+/* SPDX-License-Identifier: Apache-2.0 — order statistics, selection by name, rows of a few quick cases. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -257,7 +257,7 @@ static hdo_status parse_text(const hdo_option *o, const char *key, const char *t
 static hdo_status choice_fail(const hdo_option *o, const char *key, const char *text, hdo_error *e) {
     char range[HDO_VALUE_MAX], shown[HDO_SHOWN_MAX];
     const char *names[32] = {NULL}; /* no list of words comes near; the last stays NULL */
-    for (size_t i = 0; o->words[i].name != NULL && i < 31; i++) names[i] = o->words[i].name;
+    for (size_t i = 0; i < 31 && o->words[i].name != NULL; i++) names[i] = o->words[i].name;
     const char *near = hdo__suggest(text, names);
     hdo__value_range(o, range, sizeof range);
     return hdo__fail(e, HDO_E_CONFIG, "%s is '%s', but must be one of %s%s%s%s", key, hdo__shown(text, shown), range,

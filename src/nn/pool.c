@@ -25,7 +25,7 @@ static void pool_tap(int n, int stride, const float *restrict x, uint8_t at, flo
     if (place == NULL) {
         for (int o = 0; o < n; o++) {
             float v = x[(ptrdiff_t)o * stride], b = best[o];
-            best[o] = (v > b) | (v != v) ? v : b; /* -INFINITY over -INFINITY changes nothing */
+            best[o] = ((v > b) | (v != v)) ? v : b; /* -INFINITY over -INFINITY changes nothing */
         }
         return;
     }
