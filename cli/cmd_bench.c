@@ -218,7 +218,7 @@ int cmd_bench(int argc, char **argv) {
     struct tm utc;
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     cpu_name(cpu, sizeof cpu);
-    bench_out out = {.json = a.json, .rows = &rows, .date = date};
+    bench_out out = {.json = a.json, .cpu = a.o.cpu, .rows = &rows, .date = date};
     if (a.csv != NULL && (out.csv = open_csv(a.csv)) == NULL) {
         hdo_error e = {.code = HDO_E_IO};
         snprintf(e.msg, sizeof e.msg, "'%.400s' cannot be written", a.csv);

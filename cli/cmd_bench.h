@@ -6,7 +6,7 @@
 #include "hdo/bench.h"
 
 typedef struct bench_out { /* where rows go */
-    bool json;
+    bool json, cpu; /* cpu: statistics of processor time */
     FILE *csv; /* may be NULL */
     int *rows; /* so far */
     const char *date;
