@@ -6,9 +6,9 @@
 #include "hdo/bench.h"
 
 typedef struct bench_out { /* where rows go */
-    bool json, cpu; /* cpu: statistics of processor time */
-    FILE *csv; /* may be NULL */
-    int *rows; /* so far */
+    bool json, cpu;        /* cpu: statistics of processor time */
+    FILE *csv;             /* may be NULL */
+    int *rows;             /* so far */
     const char *date;
 } bench_out;
 void bench_put(const bench_out *out, const hdo_bench_row *row);
