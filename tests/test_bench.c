@@ -101,6 +101,7 @@ static void test_steps_allocate_nothing_and_wiring_is_counted(void **state) {
     (void)state;
     run_case("normals/l1", false);
     run_case("conv/cnn3", false);
+    run_case("gather/brackets", false); /* tokens, made here: needs no files */
     run_case("nodes/1000", false);
     run_case("step/e4/fo", false);
     run_case("create/theory-fleet", true);

@@ -269,7 +269,8 @@ static void do_gather(void *p) {
     int32_t *label = hdo__arena_take(&j->arena, (size_t)j->M * sizeof *label);
     hdo_perm perm = hdo__perm(hdo__stream(1, HDO_RNG_TEST, 0, 0, 0), (uint64_t)j->data->count);
     for (int k = 0; k < j->M; k++) idx[k] = (int64_t)hdo__perm_at(&perm, j->turn++ % perm.n);
-    j->data->ops->gather(j->data, idx, j->M, NULL, j->a, NULL, label); /* images: no tokens */
+    hdo_batch batch = {.size = j->M};
+    hdo__batch_gather(&batch, j->data, idx, NULL, j->a, label); /* images or tokens */
     hdo__arena_rewind(&j->arena, mark);
 }
 
