@@ -231,10 +231,72 @@ static void test_dataset_scaling_and_augmentation(void **state) {
     hdo__dataset_destroy(ds);
 }
 
+/* Quarter turns: four versions of every image, addressed augmentation passed on, own labels forgotten. */
+static void test_dataset_turned(void **state) {
+    (void)state;
+    enum { H = 5, IN = 2 * H * H };
+    uint8_t px[3 * IN];
+    for (int i = 0; i < 3 * IN; i++) px[i] = (uint8_t)(i * 31 + 7);
+    hdo_byteset_spec s = {.count = 3,
+                          .per_chunk = 3,
+                          .chunk = {px},
+                          .stride = IN,
+                          .shape = {2, H, H},
+                          .classes = 7,
+                          .label = calloc(3, sizeof(int32_t)),
+                          .augment = true};
+    hdo_dataset *inner, *ds;
+    hdo_error e = {0};
+    assert_int_equal(hdo__byteset_create(&inner, &s, NULL), HDO_OK);
+    s.label = calloc(3, sizeof(int32_t));
+    assert_int_equal(hdo__byteset_create(&ds, &s, NULL), HDO_OK);
+    assert_int_equal(hdo__turned_wrap(&ds, "own", &e), HDO_OK);
+    assert_int_equal(ds->count, 12);
+    assert_int_equal(ds->classes, 4);
+    const hdo_stream at = hdo__stream(1, HDO_RNG_AUGMENT, 4, 77, 0);
+    const int64_t image[12] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}, idx[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    float plain[12 * IN], x[12 * IN];
+    int32_t y[12];
+    for (int augmented = 0; augmented < 2; augmented++) {
+        inner->ops->gather(inner, image, 12, augmented ? &at : NULL, plain, NULL, y);
+        ds->ops->gather(ds, idx, 12, augmented ? &at : NULL, x, NULL, y);
+        for (int k = 0; k < 12; k++) {
+            assert_int_equal(y[k], k % 4);
+            assert_int_equal(ds->ops->label(ds, k), k % 4);
+            for (int i = 0; i < IN; i++) {
+                int r = i / H % H, c = i % H, n = H - 1;
+                const int from[4] = {r * H + c, c * H + n - r, (n - r) * H + n - c, (n - c) * H + r};
+                float want = plain[k * IN + i / (H * H) * H * H + from[k % 4]];
+                assert_memory_equal(&x[k * IN + i], &want, sizeof want);
+            }
+        }
+    }
+    hdo__dataset_destroy(inner);
+    hdo__dataset_destroy(ds);
+
+    hdo_data_config c = config_of("csv");
+    hdo_dataset *t, *v;
+    c.pretext.id = HDO_PRETEXT_ROTATION;
+    assert_int_equal(hdo__data_open(&c, &t, &v, &e), HDO_E_CONFIG);
+    assert_non_null(strstr(e.msg, "square images; a sample of 'csv' is 1 x 1 x 4"));
+    assert_true(t == NULL && v == NULL);
+    c = config_of("idx");
+    c.pretext.id = HDO_PRETEXT_ROTATION;
+    hdo_dataset *t2, *v2;
+    assert_int_equal(hdo__data_open(&c, &t, &v, &e), HDO_OK);
+    assert_int_equal(hdo__data_open(&c, &t2, &v2, &e), HDO_OK);
+    check_one(t, t2);
+    hdo__dataset_destroy(t);
+    hdo__dataset_destroy(v);
+    hdo__dataset_destroy(t2);
+    hdo__dataset_destroy(v2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_contract),
         cmocka_unit_test(test_dataset_scaling_and_augmentation),
+        cmocka_unit_test(test_dataset_turned),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

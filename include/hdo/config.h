@@ -33,6 +33,7 @@ enum { HDO_BUFFERS_AVERAGE = 1, HDO_BUFFERS_PRIVATE };
 enum { HDO_MASK_SHARED = 1, HDO_MASK_FRESH };
 enum { HDO_SPLIT_COPIES = 1, HDO_SPLIT_SINGLE, HDO_SPLIT_SHARED, HDO_SPLIT_DIRICHLET, HDO_SPLIT_SHARDS };
 enum { HDO_SCALING_NORMALISED = 1, HDO_SCALING_UNIT };
+enum { HDO_PRETEXT_NONE = 1, HDO_PRETEXT_ROTATION };
 enum { HDO_NU_ETA_SQRT_D = 1 };
 enum { HDO_LR_BALANCED = 1, HDO_LR_THEOREM };
 enum { HDO_MOMENTUM_EMA = 1, HDO_MOMENTUM_HEAVY_BALL };
@@ -91,6 +92,7 @@ typedef struct hdo_data_config {
     char path_val[HDO_PATH_MAX];
     hdo_choice split;   /* copies | single | shared | dirichlet(alpha) | shards(k) */
     hdo_choice scaling; /* normalised | unit */
+    hdo_choice pretext; /* none | rotation */
     bool augment;       /* cifar10: random crop with padding 4, horizontal flip */
     int64_t train;      /* use only the first that many training samples; 0: all. synthetic: how many to make */
     int64_t val;        /* the same for validation */

@@ -50,6 +50,7 @@ typedef struct hdo_paper_experiment {
 typedef struct hdo_paper_reading {
     const char *name, *suffix /* of the preset */, *about;
     const char *set[HDO_PAPER_SETS]; /* "*.key" stands for every class, "zo.key" for one, other keys as they are */
+    const char *start;               /* preset of the run whose mean model E3 starts from; NULL: none */
 } hdo_paper_reading;
 
 /* Tables; NULL beyond the end or for an unknown name. */
@@ -70,6 +71,10 @@ HDO_API hdo_status hdo_paper_config(const hdo_paper_case *k, int variant, int64_
 
 /* Folder of a run; seed < 0: of the variant; variant < 0: of the case. False when the name is too long. */
 HDO_API bool hdo_paper_dir(const hdo_paper_case *k, int variant, int64_t seed, char *buf, size_t cap);
+
+/* The run that makes the start of a reading that has one: configuration, and folder ROOT/e3-start. */
+HDO_API hdo_status hdo_paper_start_config(const hdo_paper_case *k, hdo_config *c, hdo_error *e);
+HDO_API bool hdo_paper_start_dir(const hdo_paper_case *k, char *buf, size_t cap);
 
 /* Work of a run relative to other runs of the experiment. */
 HDO_API double hdo_paper_cost(const hdo_config *c);

@@ -69,6 +69,8 @@ static const hdo_word split_words[] = {WORD("copies", HDO_SPLIT_COPIES),
                                        WORDS_END};
 static const hdo_word scaling_words[] = {WORD("normalised", HDO_SCALING_NORMALISED), WORD("unit", HDO_SCALING_UNIT),
                                          WORDS_END};
+static const hdo_word pretext_words[] = {WORD("none", HDO_PRETEXT_NONE), WORD("rotation", HDO_PRETEXT_ROTATION),
+                                         WORDS_END};
 static const hdo_word nu_words[] = {WORD("eta/sqrt(d)", HDO_NU_ETA_SQRT_D), WORDS_END};
 static const hdo_word lr_words[] = {WORD("balanced", HDO_LR_BALANCED), WORD("theorem", HDO_LR_THEOREM), WORDS_END};
 static const hdo_word momentum_words[] = {WORD("ema", HDO_MOMENTUM_EMA), WORD("heavy-ball", HDO_MOMENTUM_HEAVY_BALL),
@@ -148,6 +150,8 @@ static const hdo_option data_options[] = {
     CHOICE(T, split, split_words,
            "who holds what: a copy per class kind, 1/n each, all for all, label skew by dirichlet(alpha) or shards(k)"),
     CHOICE(T, scaling, scaling_words, "inputs to mean 0 and deviation 1, or to [0, 1]; it changes results a lot"),
+    CHOICE(T, pretext, pretext_words,
+           "rotation: labels are forgotten; images are turned, and the model says by how many quarters"),
     BOOL(T, augment, "cifar10: random crop with padding 4 and horizontal flip"),
     INT(T, train, 0, SAMPLES_MAX, "samples",
         "use only the first that many training samples; 0: all. synthetic: how many to make; 0: its own choice"),
@@ -352,6 +356,7 @@ static void data_default(hdo_data_config *d) {
     PUT(d->name, "synthetic");
     put_word(&d->split, HDO_SPLIT_COPIES);
     put_word(&d->scaling, HDO_SCALING_NORMALISED);
+    put_word(&d->pretext, HDO_PRETEXT_NONE);
     d->classes = 10;
     d->features = 32;
     d->separation = 3.0;

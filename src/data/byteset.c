@@ -96,7 +96,7 @@ static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_s
             continue;
         }
         hdo_stream s = *augment;
-        s.sub = (uint32_t)k;
+        s.sub += (uint32_t)k;
         uint32_t r[3];
         hdo__rng_bits(s, 0, 3, r);
         int dy = (int)(((uint64_t)r[0] * (2 * PAD + 1)) >> 32) - PAD;

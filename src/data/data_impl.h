@@ -127,6 +127,9 @@ hdo_status hdo__brackets_open(const hdo_data_config *c, hdo_dataset **train, hdo
 /* A uniform random balanced string of n pairs, by the cycle lemma; draws depend on s only. open[i] is true for '('. */
 void hdo__brackets_balanced(hdo_stream s, int n_pairs, bool *open);
 
+/* ---- quarter turns (turned.c) ---- replaces *ds, which must hold square images, by its turned version. */
+hdo_status hdo__turned_wrap(hdo_dataset **ds, const char *name, hdo_error *e);
+
 /* ---- Gaussian mixtures (synth.c) ---- */
 hdo_status hdo__synth_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
 double hdo__synth_bayes_error(int64_t classes, int64_t features, double separation);

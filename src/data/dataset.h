@@ -21,7 +21,7 @@ typedef struct hdo_dataset_ops {
     void (*destroy)(hdo_dataset *ds);
     /* Samples idx[0 .. n) to in (n, n_in) row-major and label (n). tokens: `in` receives token numbers as floats'
      * sibling `tok` instead (exactly one of in, tok is written: tok when ds->vocab > 0). augment: address of the
-     * randomness of this batch (sample k of the batch uses sub = k), or NULL for none. */
+     * randomness of this batch (sample k of the batch uses its sub + k), or NULL for none. */
     void (*gather)(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in, int32_t *tok,
                    int32_t *label);
     int32_t (*label)(const hdo_dataset *ds, int64_t i);

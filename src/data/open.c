@@ -48,6 +48,13 @@ hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dat
     const hdo_data_entry *d = hdo__data_find(c->name);
     if (d == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no data set '%s'; 'hdo data list' shows them", c->name);
     hdo_status st = d->open(c, train, val, e);
+    if (st == HDO_OK && c->pretext.id == HDO_PRETEXT_ROTATION) {
+        if (*train == NULL) {
+            st = hdo__fail(e, HDO_E_CONFIG, "data.pretext: rotation needs images; data.name is '%s'", c->name);
+        }
+        if (st == HDO_OK) st = hdo__turned_wrap(train, c->name, e);
+        if (st == HDO_OK) st = hdo__turned_wrap(val, c->name, e);
+    }
     if (st != HDO_OK) {
         hdo__dataset_destroy(*train);
         hdo__dataset_destroy(*val);

@@ -65,15 +65,29 @@ static void restore_rates(hdo_config *c, const hdo_config *before) {
     }
 }
 
-hdo_status hdo_paper_config(const hdo_paper_case *k, int variant, int64_t seed, hdo_config *c, hdo_error *e) {
-    const hdo_paper_variant *v = &k->x->variant[variant];
-    char preset[HDO_NAME_MAX], text[32];
-    snprintf(preset, sizeof preset, "%s%s", k->x->id, k->reading->suffix);
+static hdo_status load_preset(hdo_config *c, const char *preset, hdo_error *e) {
     const char *yaml = hdo_preset(preset);
     if (yaml == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no preset '%s'", preset);
     hdo_config_default(c);
     hdo_status st = hdo_config_load_text(c, preset, yaml, strlen(yaml), e);
-    if (st == HDO_OK) st = apply_all(c, always, 2, e);
+    return st == HDO_OK ? apply_all(c, always, 2, e) : st;
+}
+
+hdo_status hdo_paper_start_config(const hdo_paper_case *k, hdo_config *c, hdo_error *e) {
+    hdo_status st = load_preset(c, k->reading->start, e);
+    return st == HDO_OK && k->quick ? apply_all(c, k->x->quick, HDO_PAPER_SETS, e) : st;
+}
+
+bool hdo_paper_start_dir(const hdo_paper_case *k, char *buf, size_t cap) {
+    int len = snprintf(buf, cap, "%s/%s%s", k->root, k->reading->start, k->quick ? "-quick" : "");
+    return len > 0 && (size_t)len < cap;
+}
+
+hdo_status hdo_paper_config(const hdo_paper_case *k, int variant, int64_t seed, hdo_config *c, hdo_error *e) {
+    const hdo_paper_variant *v = &k->x->variant[variant];
+    char preset[HDO_NAME_MAX], text[32];
+    snprintf(preset, sizeof preset, "%s%s", k->x->id, k->reading->suffix);
+    hdo_status st = load_preset(c, preset, e);
     hdo_config *before = malloc(sizeof *before);
     if (before == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     *before = *c;

@@ -44,7 +44,9 @@ static hdo_status draw(const hdo_paper_case *k, const hdo_paper_figure *fig, con
     }
     const char *start = ""; /* E3 is about fine-tuning: say from where */
     if (strcmp(k->x->id, "e3") == 0)
-        start = k->weights != NULL ? hdo__gnuplot_name(k->weights) : "random start, not ImageNet";
+        start = k->reading->start != NULL ? "quarter turns learnt here, not ImageNet"
+                : k->weights != NULL      ? hdo__gnuplot_name(k->weights)
+                                          : "random start, not ImageNet";
     snprintf(title, sizeof title, "%s (%s%s%s%s)", k->x->title, k->reading->name, k->quick ? ", quick" : "",
              start[0] != '\0' ? "; " : "", start);
     hdo_figure f = {.title = title, .x_label = hdo_axis_label(x), .log_y = fig->log_y, .curves = c, .n_curves = n};

@@ -129,3 +129,13 @@ field() { python3 -c 'import json,sys; d=json.load(sys.stdin); print(eval(sys.ar
         ls s/seed-$k/checkpoints/*.safetensors
     done
 }
+
+@test "paper: the stand-in start concerns e3 only" {
+    run "$HDO" paper e2 --reading stand-in -o p
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"reading 'stand-in' concerns the start of e3 only"* ]]
+    run "$HDO" paper all --quick --reading stand-in --dry-run -q -o p
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p/e3-stand-in-quick/1fo+5zo/seed-0"* ]]
+    [[ "$output" != *"e2"* ]]
+}

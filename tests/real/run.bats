@@ -40,3 +40,16 @@ sha() { jq -r .params_sha256 "$1/summary.json"; }
 @test "e2 learns: 24 first-order nodes reach 85% on MNIST in 200 steps" {
     "$HDO" run e2 --population 24fo --max-steps 200 --eval-every 0 -q --json -o out | jq -e '.final.val_acc_mean > 0.85'
 }
+
+@test "paper e3 --reading stand-in: learns a start without labels, then tunes a model with another head" {
+    run "$HDO" paper e3 --quick --reading stand-in --only 1fo --seeds 0-0 -o p
+    [ "$status" -eq 0 ]
+    run "$HDO" weights info p/e3-start-quick/mean.safetensors
+    [[ "$output" == *"fc.weight"*"(4, 512)"* ]]
+    grep -q 'e3-start-quick/mean.safetensors' p/e3-stand-in-quick/1fo/seed-0/config.yaml
+    grep -q 'not ImageNet' p/e3-stand-in-quick/figures/e3-loss.gp
+    stamp=$(stat -c %Y p/e3-start-quick/summary.json)
+    run "$HDO" paper e3 --quick --reading stand-in --only 1zo --seeds 0-0 -o p
+    [ "$status" -eq 0 ]
+    [ "$(stat -c %Y p/e3-start-quick/summary.json)" -eq "$stamp" ] # made once
+}
