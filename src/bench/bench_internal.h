@@ -65,6 +65,7 @@ void hdo__bench_eval(hdo_bench *b, const hdo_bench_case *c);    /* text: preset,
 void hdo__bench_whole(hdo_bench *b, const hdo_bench_case *c);   /* text: preset, class, estimator */
 void hdo__bench_create(hdo_bench *b, const hdo_bench_case *c);  /* text: preset */
 void hdo__bench_nodes(hdo_bench *b, const hdo_bench_case *c);   /* p: n, d */
+void hdo__bench_beyond(hdo_bench *b, const hdo_bench_case *c);  /* p: n, d */
 void hdo__bench_dim(hdo_bench *b, const hdo_bench_case *c);     /* text: estimator; p: d */
 void hdo__bench_threads(hdo_bench *b, const hdo_bench_case *c); /* text: preset, "step" or "eval" */
 

@@ -23,12 +23,17 @@ static hdo_status quadratic(hdo_config *c, int64_t fo, int64_t zo, const char *e
     return hdo__bench_set(c, "zo", "estimator", estimator, e);
 }
 
+/* idle: nobody takes a local step, so that only matching, averages and figures are left. */
 static hdo_run *open_quadratic(hdo_bench *b, const hdo_bench_case *c, int64_t fo, int64_t zo, const char *estimator,
-                               int64_t d) {
+                               int64_t d, bool idle) {
     hdo_error e = {0};
     hdo_run *r = NULL;
     hdo_config *config = hdo__alloc(sizeof *config);
     hdo_status st = config != NULL ? quadratic(config, fo, zo, estimator, d, b->asked, &e) : HDO_E_MEMORY;
+    if (st == HDO_OK && idle) {
+        config->churn.straggle = 1.0;
+        config->eval.mean_model = config->eval.consensus = true;
+    }
     if (st == HDO_OK) st = hdo_run_create(&r, config, NULL, &e);
     if (st == HDO_OK) st = hdo_run_advance(r, 3, NULL, &e);
     hdo__free(config);
@@ -40,7 +45,7 @@ static hdo_run *open_quadratic(hdo_bench *b, const hdo_bench_case *c, int64_t fo
 
 void hdo__bench_nodes(hdo_bench *b, const hdo_bench_case *c) {
     int n = c->p[0];
-    hdo_run *r = open_quadratic(b, c, n / 2, n - n / 2, "forward-law", c->p[1]);
+    hdo_run *r = open_quadratic(b, c, n / 2, n - n / 2, "forward-law", c->p[1], false);
     if (r == NULL) return;
     hdo_bench_row row = hdo__bench_row(c, b->threads);
     snprintf(row.shape, sizeof row.shape, "%d nodes, d %d: one step of all", n, c->p[1]);
@@ -49,8 +54,24 @@ void hdo__bench_nodes(hdo_bench *b, const hdo_bench_case *c) {
     hdo_run_destroy(r);
 }
 
+static void meet_and_measure(void *run) {
+    hdo__bench_one_step(run);
+    hdo__bench_one_evaluation(run);
+}
+
+void hdo__bench_beyond(hdo_bench *b, const hdo_bench_case *c) {
+    int n = c->p[0];
+    hdo_run *r = open_quadratic(b, c, n / 2, n - n / 2, "forward-law", c->p[1], true);
+    if (r == NULL) return;
+    hdo_bench_row row = hdo__bench_row(c, b->threads);
+    snprintf(row.shape, sizeof row.shape, "%d nodes, d %d: matching, metrics", n, c->p[1]);
+    hdo__bench_time(b, meet_and_measure, r, 3, &row);
+    hdo__bench_emit(b, &row, "M/s", 1e-6 * n, "", 0.0);
+    hdo_run_destroy(r);
+}
+
 void hdo__bench_dim(hdo_bench *b, const hdo_bench_case *c) {
-    hdo_run *r = open_quadratic(b, c, 0, 2, c->text[0], c->p[0]);
+    hdo_run *r = open_quadratic(b, c, 0, 2, c->text[0], c->p[0], false);
     if (r == NULL) return;
     hdo_bench_row row = hdo__bench_row(c, b->threads);
     snprintf(row.shape, sizeof row.shape, "2 nodes, d %d: step and average", c->p[0]);

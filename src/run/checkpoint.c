@@ -80,10 +80,18 @@ static bool move_piece(const hdo_run *r, int fd, const piece *p, uint64_t off, b
         return move_bytes(fd, p->data, p->row_bytes * (size_t)r->rows.count,
                           off + (uint64_t)r->rows.first * p->row_bytes, writing);
     }
+    char block[1 << 16]; /* short rows travel together: a million nodes are not a million calls */
+    const int together = p->row_bytes < sizeof block ? (int)(sizeof block / p->row_bytes) : 1;
     bool ok = true;
-    for (int i = 0; i < r->rows.count && ok; i++) {
-        ok = move_bytes(fd, (char *)p->data + (size_t)i * p->stride, p->row_bytes,
-                        off + (uint64_t)(r->rows.first + i) * p->row_bytes, writing);
+    for (int i = 0; i < r->rows.count && ok; i += together) {
+        const int n = r->rows.count - i < together ? r->rows.count - i : together;
+        char *row = (char *)p->data + (size_t)i * p->stride, *via = n > 1 ? block : row;
+        const uint64_t at = off + (uint64_t)(r->rows.first + i) * p->row_bytes;
+        for (int k = 0; k < n && n > 1 && writing; k++)
+            memcpy(block + (size_t)k * p->row_bytes, row + (size_t)k * p->stride, p->row_bytes);
+        ok = move_bytes(fd, via, (size_t)n * p->row_bytes, at, writing);
+        for (int k = 0; k < n && n > 1 && !writing; k++)
+            memcpy(row + (size_t)k * p->stride, block + (size_t)k * p->row_bytes, p->row_bytes);
     }
     return ok;
 }
