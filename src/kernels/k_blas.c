@@ -1,51 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products by a CBLAS library: the only file that includes cblas.h. Parallelism lives above the kernels, so the
- * library is set to one thread; the controls that do this are not part of CBLAS and are weak references here: absent
- * in another library, they are simply not called.
+ * Matrix products by a CBLAS library, loaded when the first kernel is asked for: linked, it would be two thirds of the
+ * time that `hdo version` takes, and a machine without it could not start the program. Parallelism lives above the
+ * kernels, so the library is set to one thread; the controls that do this are not part of CBLAS.
+ *
+ * HDO_BLAS in the environment names another library file, or is "none".
  */
-#ifdef HDO_HAVE_BLAS
-#include <cblas.h>
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "kernels/mm.h"
 
-extern void openblas_set_num_threads(int n) __attribute__((weak));
-extern char *openblas_get_config(void) __attribute__((weak));
-extern char *openblas_get_corename(void) __attribute__((weak));
-extern void bli_thread_set_num_threads(long n) __attribute__((weak)); /* BLIS: a 64-bit integer in every build */
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* of the CBLAS standard */
+typedef void (*sgemm_fn)(int order, int ta, int tb, int M, int N, int K, float alpha, const float *A, int lda,
+                         const float *B, int ldb, float beta, float *C, int ldc);
 
-const char *hdo__blas_init(void) {
-    static char name[160]; /* written once: the caller is hdo__kernels, under pthread_once */
-    if (openblas_set_num_threads != NULL) {
-        openblas_set_num_threads(1);
-        char version[32] = "OpenBLAS";
-        if (openblas_get_config != NULL && sscanf(openblas_get_config(), "OpenBLAS %22s", version + 9) == 1)
-            version[8] = ' ';
-        snprintf(name, sizeof name, "%s (%s kernels, one thread)", version,
-                 openblas_get_corename != NULL ? openblas_get_corename() : "unknown");
-    } else if (bli_thread_set_num_threads != NULL) {
-        bli_thread_set_num_threads(1);
-        snprintf(name, sizeof name, "BLIS (one thread)");
+static sgemm_fn sgemm; /* written once: the caller of hdo__blas_open is hdo__kernels, under pthread_once */
+static bool small_products;
+
+/* ISO C has no cast from an object to a function. */
+#define LOOK_UP(so, fn, name)                                                                                          \
+    do {                                                                                                               \
+        void *symbol_ = dlsym(so, name);                                                                               \
+        memcpy(&(fn), &symbol_, sizeof(fn));                                                                           \
+    } while (0)
+
+static void introduce(void *so, const char *file, char *name, size_t cap) {
+    void (*openblas_threads)(int n), (*blis_threads)(long n); /* BLIS: a 64-bit integer in every build */
+    char *(*config)(void), *(*core)(void);
+    LOOK_UP(so, openblas_threads, "openblas_set_num_threads");
+    LOOK_UP(so, blis_threads, "bli_thread_set_num_threads");
+    LOOK_UP(so, config, "openblas_get_config");
+    LOOK_UP(so, core, "openblas_get_corename");
+    char version[32] = "OpenBLAS";
+    if (openblas_threads != NULL) {
+        openblas_threads(1);
+        if (config != NULL && sscanf(config(), "OpenBLAS %22s", version + 9) == 1) version[8] = ' ';
+        const char *kernels = core != NULL ? core() : "unknown";
+        snprintf(name, cap, "%s (%s kernels, one thread)", version, kernels);
+        small_products = strcasecmp(kernels, "SkylakeX") == 0 || strcasecmp(kernels, "Cooperlake") == 0 ||
+                         strcasecmp(kernels, "Sapphirerapids") == 0;
+    } else if (blis_threads != NULL) {
+        blis_threads(1);
+        snprintf(name, cap, "BLIS (one thread)");
     } else {
-        snprintf(name, sizeof name, "CBLAS (threads as the library decides)");
+        snprintf(name, cap, "%s (threads as the library decides)", file);
     }
-    return name;
+}
+
+bool hdo__blas_open(char *name, size_t cap) {
+    const char *asked = getenv("HDO_BLAS");
+    const char *file[] = {HDO_BLAS, NULL, NULL};
+    if (strcmp(HDO_BLAS, "auto") == 0) file[0] = "libopenblas.so.0", file[1] = "libblis.so.4";
+    if (asked != NULL && asked[0] != '\0') file[0] = asked, file[1] = NULL;
+    for (int i = 0; file[i] != NULL && strcmp(file[i], "none") != 0; i++) {
+        void *so = dlopen(file[i], RTLD_NOW | RTLD_LOCAL); /* never closed: it has threads and tables of its own */
+        if (so == NULL) continue;
+        LOOK_UP(so, sgemm, "cblas_sgemm");
+        if (sgemm == NULL) continue;
+        introduce(so, file[i], name, cap);
+        return true;
+    }
+    return false;
 }
 
 bool hdo__blas_small(void) {
-    if (openblas_get_corename == NULL) return false;
-    const char *core = openblas_get_corename();
-    return strcasecmp(core, "SkylakeX") == 0 || strcasecmp(core, "Cooperlake") == 0 ||
-           strcasecmp(core, "Sapphirerapids") == 0;
+    return small_products;
 }
 
 void hdo__blas_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
                     int ldb, float beta, float *C, int ldc) {
-    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, M, N, K, alpha, A, lda,
-                B, ldb, beta, C, ldc);
+    sgemm(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
 }
-#else
-typedef int hdo_blas_not_built; /* ISO C wants at least one declaration */
-#endif

@@ -37,11 +37,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static hdo_kernels k_auto;
 static char gemm_name[224], conv_name[64];
 static const hdo_mm_simd *own;
-#ifdef HDO_HAVE_BLAS
 static bool blas_small;
-#endif
 
-#ifdef HDO_HAVE_BLAS
 static void gemm_auto(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
                       int ldb, float beta, float *C, int ldc) {
     bool small = blas_small && (double)M * (double)N * (double)K <= 1e6;
@@ -50,7 +47,6 @@ static void gemm_auto(bool ta, bool tb, int M, int N, int K, float alpha, const 
     else
         hdo__blas_gemm(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
 }
-#endif
 
 static void make_auto(void) {
     const hdo_attn_simd *attn = &hdo__attn_portable;
@@ -63,13 +59,15 @@ static void make_auto(void) {
 #endif
     k_auto = k_ref;
     k_auto.name = "auto";
-    k_auto.gemm = own->gemm;
-    snprintf(gemm_name, sizeof gemm_name, "own %s", own->name);
-#ifdef HDO_HAVE_BLAS
-    k_auto.gemm = gemm_auto;
+    char blas[160];
+    k_auto.blas = hdo__blas_open(blas, sizeof blas);
+    k_auto.gemm = k_auto.blas ? gemm_auto : own->gemm;
     blas_small = hdo__blas_small();
-    snprintf(gemm_name, sizeof gemm_name, "%s; own %s for small and skinny products", hdo__blas_init(), own->name);
-#endif
+    if (k_auto.blas) {
+        snprintf(gemm_name, sizeof gemm_name, "%s; own %s for small and skinny products", blas, own->name);
+    } else {
+        snprintf(gemm_name, sizeof gemm_name, "none found; own %s", own->name);
+    }
     k_auto.conv_work = own->conv_work;
     k_auto.conv_fwd = own->conv_fwd;
     k_auto.conv_bwd_x = own->conv_bwd_x;

@@ -41,6 +41,7 @@ typedef struct hdo_attn { /* causal multi-head self-attention of small heads */
 typedef struct hdo_kernels {
     const char *name;      /* "ref", "auto" */
     const char *gemm_name; /* "plain C", "OpenBLAS ..." : for hdo doctor */
+    bool blas;             /* a BLAS library was found */
     const char *conv_name;
 
     /* C (M, N) = alpha op(A) op(B) + beta C, row-major; ta: A is stored (K, M). */

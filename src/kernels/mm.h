@@ -20,14 +20,13 @@ void hdo__ref_conv_fwd(const hdo_conv *c, const float *x, const float *w, const 
 void hdo__ref_conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
 void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
 
-#ifdef HDO_HAVE_BLAS
-/* Sets the library to one thread and returns its name; call once, before the first product. */
-const char *hdo__blas_init(void);
+/* Loads a BLAS library, sets it to one thread and describes it; false when there is none. Call once, before the first
+ * product. */
+bool hdo__blas_open(char *name, size_t cap);
 /* True if the library has kernels of its own for small products (OpenBLAS on AVX-512 machines): at most 10^6 terms. */
 bool hdo__blas_small(void);
 void hdo__blas_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
                     int ldb, float beta, float *C, int ldc);
-#endif
 
 /* Our own vector kernels. conv_*: any convolution; the small same-size ones go to direct kernels, the rest to an
  * implicit matrix product. */

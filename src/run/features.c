@@ -38,11 +38,7 @@ int hdo_features(hdo_feature *out, int cap) {
     add(out, cap, &n, "openmp", false, "not built in", "more than one thread");
 #endif
     const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
-#ifdef HDO_HAVE_BLAS
-    add(out, cap, &n, "blas", true, k->gemm_name, "fast matrix products");
-#else
-    add(out, cap, &n, "blas", false, "not built in", "fast matrix products");
-#endif
+    add(out, cap, &n, "blas", k->blas, k->gemm_name, "fast matrix products");
     add(out, cap, &n, "convolutions", true, k->conv_name, "convolutional networks");
 #ifdef HDO_HAVE_ZLIB
     add(out, cap, &n, "zlib", true, "built in", "reading .gz data files");
