@@ -73,7 +73,7 @@ typedef struct hdo_run_info {
     int threads;
     size_t state_bytes;     /* models and momenta */
     size_t scratch_bytes;   /* arenas of all threads */
-    int64_t bytes_per_step; /* exchanged */
+    int64_t bytes_per_step; /* exchanged, at most: a matching on a graph may leave nodes alone */
     int64_t train_samples, val_samples;
 } hdo_run_info;
 
