@@ -145,7 +145,7 @@ static const hdo_objective_ops poly_ops = {
 static inline void bench_poly(bench *b) {
     bench_config(b, "quadratic");
     b->f = bench_get(sizeof *b->f);
-    *b->f = (hdo_objective){.ops = &poly_ops, .d = POLY_D, .tensors = poly_tensors, .n_tensors = 3};
+    *b->f = (hdo_objective){.ops = &poly_ops, .d = POLY_D, .tensors = poly_tensors, .n_tensors = 3, .model = "poly"};
     b->batch = (hdo_batch){.size = 1, .seed = 1, .train = true};
     bench_finish(b, 0.3f);
 }

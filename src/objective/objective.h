@@ -97,7 +97,9 @@ struct hdo_objective { /* first member of every implementation */
     const hdo_tensor *buffers; /* (n_buffers): offsets count from d */
     int n_buffers;
     bool has_accuracy;
-    bool piecewise;  /* complex_step exists, but the model has kinks (ReLU, max): slope of the active piece */
+    const char *model; /* its name in the configuration */
+    const char
+        *kink; /* not NULL: complex_step gives the slope of the active piece; the first kink ("ReLU behind fc1") */
     int eval_models; /* how many models `evaluate` likes to see at once */
     int eval_batch;  /* how many samples */
 };
