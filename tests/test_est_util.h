@@ -24,6 +24,7 @@
 
 #include "base/vec.h"
 #include "estimator/estimator.h"
+#include "objective/network.h"
 #include "objective/registry.h"
 
 #define Z_MAX 4.0
@@ -99,6 +100,21 @@ static inline void bench_logistic(bench *b, int features, int classes, int size,
         memcpy(b->in + (size_t)i * row, b->in + (size_t)(i - size / 2) * row, row * 4);
     b->batch = (hdo_batch){.size = size, .in = b->in, .label = b->label, .node = 0, .seed = 1, .train = true};
     bench_finish(b, 0.2f);
+}
+
+/* A network of one's own on a random batch. */
+static inline void bench_custom(bench *b, const char *layers, int features, int classes, int size) {
+    bench_config(b, "custom");
+    strcpy(b->config->model.layers, layers);
+    b->shape = (hdo_dataset){.count = 1000, .n_in = features, .shape = {1, 1, features}, .classes = classes};
+    hdo_problem p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
+    hdo_error e = {0};
+    if (hdo__network_create(&p, &b->f, &e) != HDO_OK) fail_msg("%s", e.msg);
+    b->in = bench_get((size_t)size * (size_t)features * sizeof(float));
+    hdo__rng_normal(bench_stream(2), 0, (size_t)size * (size_t)features, b->in);
+    for (int i = 0; i < size; i++) b->label[i] = (int32_t)(i % classes);
+    b->batch = (hdo_batch){.size = size, .in = b->in, .label = b->label, .node = 0, .seed = 1, .train = true};
+    bench_finish(b, 0.5f);
 }
 
 /* ---- cubic plus quartic: F(x) = sum_j a_j x_j + b_j x_j^3 + c_j x_j^4, three tensors, only `loss` and `grad` ----
