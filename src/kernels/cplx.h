@@ -38,8 +38,8 @@ static inline hdo_z hdo__z_inverse(hdo_z a) {
     return (hdo_z){a.re / n, -a.im / n};
 }
 static inline hdo_z hdo__z_exp(hdo_z a) {
-    double e = exp(a.re);
-    return (hdo_z){e * cos(a.im), e * sin(a.im)};
+    double e = exp(a.re), c = cos(a.im), s = sin(a.im);
+    return (hdo_z){e * c, e * s};
 }
 static inline hdo_z hdo__z_sqrt(hdo_z a) { /* principal branch; nothing cancels */
     double r = sqrt(0.5 * (hypot(a.re, a.im) + fabs(a.re)));

@@ -74,7 +74,7 @@ typedef struct hdo_objective_ops {
     hdo_status (*loss_many)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
                             int k, float nu, hdo_work *w, double *loss);
 
-    /* Im F(x + i nu u_{first+r}) / nu for analytic objectives. NULL: not analytic. */
+    /* Im F(x + i nu u_{first+r}) / nu, nu > 0; with kinks (f->kink) of the active piece. NULL: no complex points. */
     hdo_status (*complex_step)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
                                int k, double nu, hdo_work *w, double *slope);
 
