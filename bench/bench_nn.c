@@ -4,8 +4,8 @@
  *   bench_nn [FILTER [SECONDS]]     only rows whose "pass model" contains FILTER; about SECONDS each (default 2)
  * The timing window holds one call of the pass: no data gathering, no update, no allocation. gflops counts the
  * multiply- adds of linear and convolution layers (taps on padding included) and of nothing else, times 1 for loss, 3
- * for grad, K for loss_many and 1 + 2 K for jvp, so elementwise work and attention appear as a lower rate. peak_mb is
- * the most the arenas of the pass held, x and g not counted.
+ * for grad, K for loss_many, 1 + 2 K for jvp and 4 K for complex (nu 1e-4), so elementwise work and attention appear as
+ * a lower rate. peak_mb is the most the arenas of the pass held, x and g not counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct row {
     int pass, batch, k;
 } row;
 
-static const char *const pass_name[] = {"loss", "grad", "jvp", "loss_many", "evaluate"};
+static const char *const pass_name[] = {"loss", "grad", "jvp", "complex", "loss_many", "evaluate"};
 
 static const row rows[] = {
     {"logistic", HDO_PASS_GRAD, 2, 0},      {"mlp", HDO_PASS_GRAD, 8, 0},
@@ -38,6 +38,8 @@ static const row rows[] = {
     {"resnet18", HDO_PASS_JVP, 50, 4},      {"logistic", HDO_PASS_EVAL, 10000, 64},
     {"mlp", HDO_PASS_EVAL, 10000, 8},       {"cnn3", HDO_PASS_EVAL, 1000, 8},
     {"transformer", HDO_PASS_EVAL, 256, 4}, {"resnet18", HDO_PASS_EVAL, 256, 1},
+    {"mlp", HDO_PASS_CPLX, 8, 64},          {"cnn3", HDO_PASS_CPLX, 256, 16},
+    {"transformer", HDO_PASS_CPLX, 256, 8}, {"resnet18", HDO_PASS_CPLX, 50, 4},
 };
 
 static int by_value(const void *a, const void *b) {
@@ -94,13 +96,14 @@ static void run(const row *r, int threads, double seconds) {
         case HDO_PASS_LOSS: hdo__net_loss(net, &b, X, &w, &sum, NULL, NULL); break;
         case HDO_PASS_GRAD: hdo__net_grad(net, &b, X, &w, g, &sum, NULL); break;
         case HDO_PASS_JVP: hdo__net_jvp(net, &b, X, &u, 0, K, &w, &sum, out, NULL); break;
+        case HDO_PASS_CPLX: hdo__net_complex(net, &b, X, &u, 0, K, 1e-4, &w, out); break;
         case HDO_PASS_MANY: hdo__net_loss_many(net, &b, X, &u, 0, K, 1e-4f, &w, out); break;
         default: hdo__net_evaluate(net, &b, X, ld, K, &w, out, correct);
         }
         if (i >= 0) t[reps++] = hdo__now_s() - t0; /* the first call warms the caches */
     }
     qsort(t, (size_t)reps, sizeof *t, by_value);
-    double passes[] = {1, 3, 1 + 2.0 * K, K, K}, peak = (double)(threads == 1 ? 0 : own.high);
+    double passes[] = {1, 3, 1 + 2.0 * K, 4.0 * K, K, K}, peak = (double)(threads == 1 ? 0 : own.high);
     for (int i = 0; i < threads; i++) peak += (double)team.arena[i].high;
     printf("%s,%s batch %d k %d,%s,%d,%d,%.6g,%.6g,%.6g,%.4g,%.4g\n", pass_name[r->pass], r->model, B, r->k, k->name,
            threads, reps, t[reps / 2], t[reps / 10], t[reps * 9 / 10],

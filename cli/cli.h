@@ -61,6 +61,9 @@ bool cli_int(const char *text, int64_t lo, int64_t hi, int64_t *out);
 /* The configuration a command works on: a file, a preset or "-", then the environment, then --set in order. */
 hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e);
 
+/* --allow-piecewise: population.NAME.allow_piecewise=true for every class whose estimator is complex-step. */
+hdo_status cli_allow_piecewise(hdo_config *c, hdo_error *e);
+
 /* --set key=value, in order. */
 hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e);
 

@@ -21,7 +21,7 @@ static const char help_text[] =
     "  --time S             seconds for the estimates of one class (default 2)\n"
     "  --directions N       random directions for slopes (default 16)\n"
     "  --samples N          estimates per class at most (default 400)\n"
-    "  --allow-piecewise    complex-step accepts models with kinks (ReLU, max-pool)\n"
+    "  --allow-piecewise    complex-step accepts models with kinks: allow_piecewise=true for every class that uses it\n"
     "  -q, --quiet          no notes on progress;  --color auto|always|never\n\n"
     "Exit code 0 even if there are problems to report; an impossible configuration is 2, missing data 3.\n\n"
     "Example: hdo check demo --set population.zo.estimator=fd --set population.zo.nu=1e-7\n";
@@ -201,8 +201,8 @@ int cmd_check(int argc, char **argv) {
     hdo_check_result *r = malloc(sizeof *r);
     hdo_error e = {0};
     hdo_status st = c != NULL && r != NULL ? cli_config(c, a.source, a.population, a.n_set, a.set, &e) : HDO_E_MEMORY;
+    if (st == HDO_OK && a.piecewise) st = cli_allow_piecewise(c, &e);
     if (st == HDO_OK) {
-        for (int k = 0; k < c->n_classes && a.piecewise; k++) c->population[k].allow_piecewise = true;
         cli_note("checking derivatives, steps and %d classes", c->n_classes);
         st = hdo_check(c, &a.options, r, &e);
     }

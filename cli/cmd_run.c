@@ -22,6 +22,7 @@ static const char help_text[] =
     "  --max-steps N        same as --set steps=N\n"
     "  --max-time S         stop after S seconds\n"
     "  --eval-every N       same as --set eval.every=N\n"
+    "  --allow-piecewise    complex-step accepts models with kinks: allow_piecewise=true for every class that uses it\n"
     "  --resume DIR         continue the run stored in DIR from its newest checkpoint (no CONFIG, no other settings)\n"
     "  --engine sim|mpi     all nodes in this process (default), or spread over the ranks of an MPI job: the same "
     "bits\n"
@@ -47,7 +48,7 @@ typedef struct run_options {
     char *set[64];
     int n_set;
     int64_t seed_first, seed_last; /* -1: from the configuration */
-    bool json, dry_run, force, fetch;
+    bool json, dry_run, force, fetch, piecewise;
     const char *command_line;
 } run_options;
 
@@ -338,6 +339,7 @@ static int parse(int argc, char **argv, run_options *o) {
         STEPS,
         TIME,
         EVAL,
+        PIECEWISE,
         ENGINE,
         NP,
         HOSTFILE,
@@ -362,6 +364,7 @@ static int parse(int argc, char **argv, run_options *o) {
                                           {"max-steps", required_argument, NULL, STEPS},
                                           {"max-time", required_argument, NULL, TIME},
                                           {"eval-every", required_argument, NULL, EVAL},
+                                          {"allow-piecewise", no_argument, NULL, PIECEWISE},
                                           {"engine", required_argument, NULL, ENGINE},
                                           {"np", required_argument, NULL, NP},
                                           {"hostfile", required_argument, NULL, HOSTFILE},
@@ -400,6 +403,7 @@ static int parse(int argc, char **argv, run_options *o) {
         case STEPS: ok = add_short(o, "steps", optarg); break;
         case TIME: ok = add_short(o, "stop.time_s", optarg); break;
         case EVAL: ok = add_short(o, "eval.every", optarg); break;
+        case PIECEWISE: o->piecewise = true; break;
         case ENGINE:
             o->engine = optarg;
             ok = add_short(o, "engine", optarg);
@@ -423,7 +427,8 @@ static int parse(int argc, char **argv, run_options *o) {
     }
     if (o->resume != NULL) {
         bool alone = optind == argc && o->source == NULL && o->output == NULL && o->population == NULL &&
-                     o->seed_first < 0 && o->n_set == (o->threads > 0 ? 1 : 0) + (o->engine != NULL ? 1 : 0);
+                     o->seed_first < 0 && !o->piecewise &&
+                     o->n_set == (o->threads > 0 ? 1 : 0) + (o->engine != NULL ? 1 : 0);
         return alone ? -1
                      : cli_usage_error("run", "--resume continues a run as it was: only --threads, --engine, --np, "
                                               "--json and -q go with it");
@@ -480,7 +485,8 @@ int cmd_run(int argc, char **argv) {
     hdo_config *c = malloc(sizeof *c);
     if (c == NULL) return 1;
     hdo_error e = {0};
-    if (cli_config(c, o.source, o.population, o.n_set, o.set, &e) != HDO_OK) {
+    if (cli_config(c, o.source, o.population, o.n_set, o.set, &e) != HDO_OK ||
+        (o.piecewise && cli_allow_piecewise(c, &e) != HDO_OK)) {
         free(c);
         return cli_fail(&e);
     }

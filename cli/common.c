@@ -171,3 +171,14 @@ hdo_status cli_config(hdo_config *c, const char *source, const char *population,
     if (st == HDO_OK && population != NULL) st = hdo_config_population(c, population, e);
     return st == HDO_OK ? cli_apply_sets(c, n_set, set, e) : st;
 }
+
+hdo_status cli_allow_piecewise(hdo_config *c, hdo_error *e) {
+    hdo_status st = HDO_OK;
+    for (int k = 0; k < c->n_classes && st == HDO_OK; k++) {
+        char key[HDO_NAME_MAX + 32];
+        if (strcmp(c->population[k].estimator, "complex-step") != 0) continue;
+        snprintf(key, sizeof key, "population.%s.allow_piecewise", c->population[k].name);
+        st = hdo_config_set(c, key, "true", HDO_FROM_FLAG, e);
+    }
+    return st;
+}

@@ -19,6 +19,9 @@ static void make_logistic(bench *b) {
 static void make_logistic_l2(bench *b) {
     bench_logistic(b, 10, 3, 5, 0.1, false);
 }
+static void make_network(bench *b) {
+    bench_custom(b, "linear 4, gelu, linear classes", 6, 3, 5);
+}
 static void make_poly(bench *b) {
     bench_poly(b);
 }
@@ -26,8 +29,11 @@ static void make_poly(bench *b) {
 static const struct {
     const char *name;
     void (*make)(bench *b);
-} objectives[] = {
-    {"quadratic", make_quadratic}, {"logistic", make_logistic}, {"logistic-l2", make_logistic_l2}, {"poly", make_poly}};
+} objectives[] = {{"quadratic", make_quadratic},
+                  {"logistic", make_logistic},
+                  {"logistic-l2", make_logistic_l2},
+                  {"network", make_network},
+                  {"poly", make_poly}};
 
 static int64_t expected_passes(const hdo_estimator *s, const hdo_objective *f) {
     int64_t blocks = s->directions == HDO_DIRECTIONS_PER_TENSOR ? f->n_tensors : 1, rv = s->rv * blocks;

@@ -71,9 +71,9 @@ static void test_est_refuses_kinks(void **state) {
     bench_logistic(&b, 5, 2, 2, 0.0, false);
     hdo_estimator s = bench_estimator("complex-step", 4, 1e-3);
     assert_int_equal(hdo__estimator_check(&s, b.f, "weak", NULL), HDO_OK);
-    b.f->piecewise = true; /* as a network with ReLU would say */
-    expect_refusal(&s, b.f, "has kinks");
-    expect_refusal(&s, b.f, "population.weak.allow_piecewise");
+    b.f->kink = "ReLU behind fc1"; /* as a network would say */
+    expect_refusal(&s, b.f, "'logistic' has a kink (ReLU behind fc1)");
+    expect_refusal(&s, b.f, "--allow-piecewise (population.weak.allow_piecewise: true)");
     s.allow_piecewise = true;
     assert_int_equal(hdo__estimator_check(&s, b.f, "weak", NULL), HDO_OK);
     bench_clear(&b);

@@ -24,6 +24,7 @@
 
 #include "base/vec.h"
 #include "estimator/estimator.h"
+#include "objective/network.h"
 #include "objective/registry.h"
 
 #define Z_MAX 4.0
@@ -101,6 +102,21 @@ static inline void bench_logistic(bench *b, int features, int classes, int size,
     bench_finish(b, 0.2f);
 }
 
+/* A network of one's own on a random batch. */
+static inline void bench_custom(bench *b, const char *layers, int features, int classes, int size) {
+    bench_config(b, "custom");
+    strcpy(b->config->model.layers, layers);
+    b->shape = (hdo_dataset){.count = 1000, .n_in = features, .shape = {1, 1, features}, .classes = classes};
+    hdo_problem p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
+    hdo_error e = {0};
+    if (hdo__network_create(&p, &b->f, &e) != HDO_OK) fail_msg("%s", e.msg);
+    b->in = bench_get((size_t)size * (size_t)features * sizeof(float));
+    hdo__rng_normal(bench_stream(2), 0, (size_t)size * (size_t)features, b->in);
+    for (int i = 0; i < size; i++) b->label[i] = (int32_t)(i % classes);
+    b->batch = (hdo_batch){.size = size, .in = b->in, .label = b->label, .node = 0, .seed = 1, .train = true};
+    bench_finish(b, 0.5f);
+}
+
 /* ---- cubic plus quartic: F(x) = sum_j a_j x_j + b_j x_j^3 + c_j x_j^4, three tensors, only `loss` and `grad` ----
  * Finite differences are biased here, by exactly nu^2/2 F''' for Gaussian and nu^2/6 F''' for Rademacher directions. */
 enum { POLY_D = 12 };
@@ -145,7 +161,7 @@ static const hdo_objective_ops poly_ops = {
 static inline void bench_poly(bench *b) {
     bench_config(b, "quadratic");
     b->f = bench_get(sizeof *b->f);
-    *b->f = (hdo_objective){.ops = &poly_ops, .d = POLY_D, .tensors = poly_tensors, .n_tensors = 3};
+    *b->f = (hdo_objective){.ops = &poly_ops, .d = POLY_D, .tensors = poly_tensors, .n_tensors = 3, .model = "poly"};
     b->batch = (hdo_batch){.size = 1, .seed = 1, .train = true};
     bench_finish(b, 0.3f);
 }

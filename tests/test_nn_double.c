@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradient and forward mode of every layer and model against central differences, in double precision: the sources of
- * src/nn and the reference kernels compiled with double_shim.h. This file supplies what the double build does not take
+ * Gradient and forward mode of every layer and model against central differences, and the complex pass against the
+ * analytic continuation of the loss, in double precision: the sources of src/nn and the reference kernels compiled with
+ * double_shim.h. This file supplies what the double build does not take
  * from src/base: flat vectors, directions and mask bits.
  */
 #include "nn_help.h"
@@ -15,6 +16,10 @@
 static const double H = 1e-6, TOL_DIFFERENCE = 2e-8;
 /* Two ways to the same sum of products. */
 static const double TOL_JVP = 1e-12;
+/* A polynomial through 17 losses on [-h, h], read at i h / 2, errs by (1.6 / r)^17 with r from the nearest pole of the
+ * loss (that of a norm, about r = 8: 1e-12), and magnifies the rounding of the losses by 1.6^17 / nu: 1e-10. */
+static const double TOL_CONTINUED = 5e-9;
+static const double H_LAYERS = 0.02; /* a tenth of the way to the nearest pole or less */
 
 /* ---- the base of the double build ---- */
 
@@ -126,6 +131,59 @@ static void check(nn_case *c, const char *name, int per_tensor, int n_dirs) {
     hdo__free(saved);
 }
 
+/* ---- complex points ---- */
+
+enum { NODES = 17 };
+
+/* Im F(x + i nu u_r) / nu from losses at real points alone: the polynomial through F(x + s_k u_r) at Chebyshev nodes
+ * s_k in [-h, h], evaluated at s = i nu in Lagrange's barycentric form. */
+static double continued(nn_case *c, const hdo_dirs *u, int r, double h, double nu) {
+    size_t d = c->net->params.total;
+    float *v = hdo__alloc(d * sizeof(float)), *saved = hdo__alloc(d * sizeof(float));
+    double re = 0, im = 0, den_re = 0, den_im = 0;
+    hdo__dirs_fill(u, r, 0, d, v);
+    memcpy(saved, c->x, d * sizeof(float));
+    for (int k = 0; k < NODES; k++) {
+        double angle = (k + 0.5) * 3.14159265358979323846 / NODES, s = h * cos(angle);
+        axpy(d, s, v, c->x);
+        double F = mean_loss(c), w = (k % 2 == 0 ? 1 : -1) * sin(angle), n = s * s + nu * nu;
+        memcpy(c->x, saved, d * sizeof(float));
+        double a = -w * s / n, b = -w * nu / n; /* w / (i nu - s) */
+        re += a * F;
+        im += b * F;
+        den_re += a;
+        den_im += b;
+    }
+    hdo__free(v);
+    hdo__free(saved);
+    return (im * den_re - re * den_im) / (den_re * den_re + den_im * den_im) / nu;
+}
+
+/* At tiny nu the complex pass is forward mode, kinks or not; at nu = h / 2 it is the continuation of the real loss, and
+ * far from forward mode. */
+static void check_complex(nn_case *c, const char *name, double h) {
+    hdo_dirs u = nn_dirs(c);
+    char kink[HDO_KINK_MAX];
+    double slope[2], z[2], sum, size = 0, off_tiny = 0, off = 0, truncation = 0, nu = h / 2;
+    hdo__net_jvp(c->net, &c->s, c->x, &u, 0, 2, &c->work, &sum, slope, NULL);
+    for (int r = 0; r < 2; r++) size = fmax(size, fabs(slope[r]));
+    for (double tiny = 1e-100; tiny < 1e-8; tiny *= 1e40) {
+        hdo__net_complex(c->net, &c->s, c->x, &u, 0, 2, tiny, &c->work, z);
+        for (int r = 0; r < 2; r++) off_tiny = fmax(off_tiny, fabs(z[r] - slope[r]));
+    }
+    hdo__net_kink(c->net, kink);
+    hdo__net_complex(c->net, &c->s, c->x, &u, 0, 2, nu, &c->work, z);
+    for (int r = 0; r < 2 && kink[0] == '\0'; r++) {
+        off = fmax(off, fabs(z[r] - continued(c, &u, r, h, nu)));
+        truncation = fmax(truncation, fabs(z[r] - slope[r]));
+    }
+    print_message("%-70.70s tiny nu %.1e, nu = %g %.1e, truncation there %.1e%s%s\n", name, off_tiny / size, nu,
+                  off / size, truncation / size, kink[0] != '\0' ? ", kink: " : "", kink);
+    assert_true(off_tiny <= TOL_JVP * size);
+    assert_true(off <= TOL_CONTINUED * size);
+    assert_true(kink[0] != '\0' || truncation > 1e3 * TOL_CONTINUED * size);
+}
+
 static const struct {
     const char *text;
     int C, H, W, vocab, classes, batch;
@@ -162,18 +220,23 @@ static void test_nn_double_layers(void **state) {
                     layers[i].batch, 0.1, 4, 1);
             c.s.train = train;
             check(&c, layers[i].text, 1 << 20, 4);
+            check_complex(&c, layers[i].text, H_LAYERS);
             nn_close(&c);
         }
 }
 
 static void test_nn_double_models(void **state) {
     (void)state;
-    const char *names[] = {"logistic", "mlp", "cnn2", "cnn3", "transformer"};
+    static const struct {
+        const char *name;
+        double h;
+    } models[] = {{"logistic", 4e-3}, {"mlp", 4e-3}, {"cnn2", 4e-3}, {"cnn3", 4e-3}, {"transformer", 2e-4}};
     for (int i = 0; i < 5; i++)
         for (int authors = 0; authors < 2; authors++) {
             nn_case c;
-            nn_open_model(&c, 0, names[i], authors, 4, 0.1, 4, 1);
-            check(&c, names[i], 4, 2);
+            nn_open_model(&c, 0, models[i].name, authors, 4, 0.1, 4, 1);
+            check(&c, models[i].name, 4, 2);
+            check_complex(&c, models[i].name, models[i].h);
             nn_close(&c);
         }
 }

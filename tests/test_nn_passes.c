@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The four passes against each other, on every model and on awkward networks: forward mode = gradient times direction,
- * many tangents = one by one, perturbed losses = looped losses, any number of threads = the same bits, fast kernels =
- * reference kernels, chunks = no chunks, and what a pass allocates (nothing).
+ * The passes against each other (the complex one: test_nn_complex.c), on every model and on awkward networks: forward
+ * mode = gradient times direction, many tangents = one by one, perturbed losses = looped losses, any number of threads
+ * = the same bits, fast kernels = reference kernels, chunks = no chunks, and what a pass allocates (nothing).
  */
 #include "nn_help.h"
 

@@ -11,7 +11,11 @@
  * of that piece. Such models are refused unless `allow_piecewise` is set. One forward pass at x gives the loss that is
  * reported.
  */
+#include <math.h>
+
 #include "estimator/estimator.h"
+
+static const double NU_MIN = 1e-100;
 
 typedef struct complex_ctx {
     const hdo_objective *f;
@@ -36,7 +40,8 @@ static hdo_status complex_slopes(void *ctx, const hdo_dirs *u, int first, int k,
 
 static hdo_status complex_estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
                                    float *g, hdo_estimate_info *info) {
-    complex_ctx c = {.f = f, .q = q, .w = w, .nu = hdo__request_nu(s, f, q), .forward = 1};
+    /* Below NU_MIN only the exponent would change, and in the end underflow. */
+    complex_ctx c = {.f = f, .q = q, .w = w, .nu = fmax(hdo__request_nu(s, f, q), NU_MIN), .forward = 1};
     hdo__keep_buffers(f, q, g);
     hdo_status st = f->ops->loss(f, q->batch, q->x, w, &info->loss, f->n_buf > 0 ? g + f->d : NULL);
     if (st == HDO_OK) st = hdo__estimate_slopes(s, f, q, w, complex_slopes, &c, g);

@@ -49,7 +49,7 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
     for (size_t i = 0; i < sizeof oracles / sizeof oracles[0]; i++) {
         if ((missing & oracles[i].bit) == 0) continue;
         return hdo__fail(e, HDO_E_UNSUPPORTED, "class '%s': estimator '%s' needs %s, which model '%s' does not offer",
-                         class_name, s->ops->name, oracles[i].what, f->ops->name);
+                         class_name, s->ops->name, oracles[i].what, f->model);
     }
     if (s->ops->gaussian && s->distribution != HDO_DIST_GAUSSIAN) {
         return hdo__fail(e, HDO_E_UNSUPPORTED,
@@ -63,11 +63,13 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
             "meaning; leave it at gaussian",
             class_name, s->ops->name);
     }
-    if ((s->ops->needs & HDO_CAN_COMPLEX) != 0 && f->piecewise && !s->allow_piecewise) {
-        return hdo__fail(e, HDO_E_UNSUPPORTED,
-                         "class '%s': estimator '%s' needs an analytic model, but '%s' has kinks (ReLU, max-pool); use "
-                         "forward, or set population.%s.allow_piecewise to true for the slope of the active piece",
-                         class_name, s->ops->name, f->ops->name, class_name);
+    if ((s->ops->needs & HDO_CAN_COMPLEX) != 0 && f->kink != NULL && !s->allow_piecewise) {
+        return hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "class '%s': estimator '%s' needs an analytic model, but '%s' has a kink (%s); use forward, or "
+            "take the slope of the active piece with --allow-piecewise "
+            "(population.%s.allow_piecewise: true)",
+            class_name, s->ops->name, f->model, f->kink, class_name);
     }
     return HDO_OK;
 }

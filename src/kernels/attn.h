@@ -50,5 +50,10 @@ static inline uint64_t hdo__attn_mask_row(int i) {
 static inline uint32_t hdo__attn_mask_limit(float p) {
     return (uint32_t)((double)p * 65536.0);
 }
+/* Keep factors of row (b, h, i): keep (i + 1); bits: scratch of hdo__attn_keep_words(T). Plain C. */
+void hdo__attn_keep(const hdo_attn *s, int b, int h, int i, uint32_t *bits, float *keep);
+static inline size_t hdo__attn_keep_words(int T) {
+    return (size_t)T / 2 + 2;
+}
 
 #endif

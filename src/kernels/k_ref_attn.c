@@ -21,17 +21,13 @@ typedef struct ref_row { /* scratch of one row of weights, T long */
     uint32_t *bits;
 } ref_row;
 
-static size_t ref_words(int T) {
-    return (size_t)T / 2 + 2;
-}
-
 static ref_row ref_take(const hdo_attn *s, hdo_arena *a) {
     size_t T = (size_t)s->T;
     ref_row r;
     r.p = hdo__arena_doubles(a, T);
     r.t = hdo__arena_doubles(a, T);
     r.keep = hdo__arena_floats(a, T);
-    r.bits = (uint32_t *)hdo__arena_take(a, ref_words(s->T) * sizeof(uint32_t));
+    r.bits = (uint32_t *)hdo__arena_take(a, hdo__attn_keep_words(s->T) * sizeof(uint32_t));
     return r;
 }
 
@@ -39,6 +35,22 @@ static double ref_dot(int n, const float *x, const float *y) {
     double sum = 0.0;
     for (int d = 0; d < n; d++) sum += (double)x[d] * (double)y[d];
     return sum;
+}
+
+void hdo__attn_keep(const hdo_attn *s, int b, int h, int i, uint32_t *bits, float *keep) {
+    if (!(s->dropout > 0.0f)) {
+        for (int j = 0; j <= i; j++) keep[j] = 1.0f;
+        return;
+    }
+    uint64_t n0 = hdo__attn_mask_head(s, b, h) + hdo__attn_mask_row(i), w0 = n0 / 2;
+    uint32_t limit = hdo__attn_mask_limit(s->dropout);
+    float up = 1.0f / (1.0f - s->dropout);
+    hdo__rng_bits(s->mask, w0, (size_t)((n0 + (uint64_t)i) / 2 - w0 + 1), bits);
+    for (int j = 0; j <= i; j++) {
+        uint64_t n = n0 + (uint64_t)j;
+        uint32_t number = (bits[n / 2 - w0] >> (16 * (n & 1))) & 0xffffu;
+        keep[j] = number >= limit ? up : 0.0f;
+    }
 }
 
 /* Fills P and the keep factors of row (b, h, i); returns the log-sum-exp. */
@@ -59,19 +71,7 @@ static double ref_weights(const hdo_attn *s, const float *qkv, int b, int h, int
     }
     for (int j = 0; j <= i; j++) r->p[j] /= sum;
 
-    if (s->dropout > 0.0f) {
-        uint64_t n0 = hdo__attn_mask_head(s, b, h) + hdo__attn_mask_row(i), w0 = n0 / 2;
-        uint32_t limit = hdo__attn_mask_limit(s->dropout);
-        float up = 1.0f / (1.0f - s->dropout);
-        hdo__rng_bits(s->mask, w0, (size_t)((n0 + (uint64_t)i) / 2 - w0 + 1), r->bits);
-        for (int j = 0; j <= i; j++) {
-            uint64_t n = n0 + (uint64_t)j;
-            uint32_t number = (r->bits[n / 2 - w0] >> (16 * (n & 1))) & 0xffffu;
-            r->keep[j] = number >= limit ? up : 0.0f;
-        }
-    } else {
-        for (int j = 0; j <= i; j++) r->keep[j] = 1.0f;
-    }
+    hdo__attn_keep(s, b, h, i, r->bits, r->keep);
     return top + log(sum);
 }
 
@@ -184,7 +184,7 @@ size_t hdo__ref_attn_work(const hdo_attn *s, int k) {
     (void)k;
     size_t T = (size_t)s->T, n = T * 3 * (size_t)s->heads * (size_t)s->hs;
     size_t row = 2 * hdo__arena_round(T * sizeof(double)) + hdo__arena_round(T * sizeof(float)) +
-                 hdo__arena_round(ref_words(s->T) * sizeof(uint32_t));
+                 hdo__arena_round(hdo__attn_keep_words(s->T) * sizeof(uint32_t));
     return 2 * row + hdo__arena_round(n * sizeof(double)); /* two rows: the tangent pass calls the forward pass */
 }
 

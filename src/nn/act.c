@@ -7,10 +7,12 @@
  *   fwd   y = f(x)
  *   bwd   dx = f'(x) dy     ReLU and sigmoid know f' from y, GELU needs x
  *   jvp   ty = f'(x) tx
+ *   cplx  f at a complex point (kernels/cplx.h); a ReLU goes by the sign of the real part, which is its jvp
  */
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cplx.h"
 #include "nn/nn.h"
 
 static size_t act_n(const hdo_layer *l, const hdo_pass *p) {
@@ -70,6 +72,15 @@ static void act_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     }
 }
 
+static void act_cplx(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                     const float *tin2, float *out, float *tout) {
+    if (l->act == HDO_ACT_SIGMOID) {
+        hdo__cplx_sigmoid(act_n(l, p), p->nu, in, tin, out, tout);
+    } else {
+        act_jvp(l, p, in, tin, in2, tin2, out, tout);
+    }
+}
+
 static const hdo_layer_ops act_ops = {.name = "activation",
                                       .inplace = true,
                                       .inplace_bwd = true,
@@ -77,7 +88,8 @@ static const hdo_layer_ops act_ops = {.name = "activation",
                                       .work = act_work,
                                       .fwd = act_fwd,
                                       .bwd = act_bwd,
-                                      .jvp = act_jvp};
+                                      .jvp = act_jvp,
+                                      .cplx = act_cplx};
 
 /* ---- GELU ---- */
 
@@ -111,6 +123,12 @@ static void gelu_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, con
     hdo__arena_rewind(p->work->arena, mark);
 }
 
+static void gelu_cplx(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                      const float *tin2, float *out, float *tout) {
+    (void)in2, (void)tin2;
+    hdo__cplx_gelu(act_n(l, p), p->nu, in, tin, out, tout);
+}
+
 static const hdo_layer_ops gelu_ops = {.name = "gelu",
                                        .inplace = true,
                                        .inplace_bwd = true,
@@ -118,7 +136,8 @@ static const hdo_layer_ops gelu_ops = {.name = "gelu",
                                        .work = act_work,
                                        .fwd = gelu_fwd,
                                        .bwd = gelu_bwd,
-                                       .jvp = gelu_jvp};
+                                       .jvp = gelu_jvp,
+                                       .cplx = gelu_cplx};
 
 /* ---- residual sum: y = a + b, ReLU fused when asked ---- */
 
@@ -167,7 +186,8 @@ static const hdo_layer_ops add_ops = {.name = "add",
                                       .work = add_work,
                                       .fwd = add_fwd,
                                       .bwd = add_bwd,
-                                      .jvp = add_jvp};
+                                      .jvp = add_jvp,
+                                      .cplx = add_jvp};
 
 /* ---- constructors ---- */
 

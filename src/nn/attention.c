@@ -4,6 +4,7 @@
  * kernels'; no score matrix is ever stored. Kept for the backward walk: out and the log-sum-exp of every row of scores.
  * Dropout acts on the attention weights; a weight's mask depends on the sample's place in the batch, not on chunks.
  */
+#include "kernels/cplx.h"
 #include "nn/nn.h"
 
 static hdo_attn shape(const hdo_layer *l, const hdo_pass *p) {
@@ -15,7 +16,8 @@ static hdo_attn shape(const hdo_layer *l, const hdo_pass *p) {
 
 static size_t attention_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
     hdo_attn s = {.B = B, .T = l->rows, .heads = l->heads, .hs = l->n_out / l->heads, .dropout = l->p};
-    return net->k->attn_work(&s, G > 1 ? G : 1);
+    size_t real = net->k->attn_work(&s, G > 1 ? G : 1), cplx = G > 0 ? hdo__cplx_attn_work(&s) : 0;
+    return real > cplx ? real : cplx;
 }
 
 static void attention_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
@@ -38,13 +40,21 @@ static void attention_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
     p->net->k->attn_jvp(&s, p->G, in, tin, out, tout, p->work->arena);
 }
 
+static void attention_cplx(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                           const float *tin2, float *out, float *tout) {
+    (void)in2, (void)tin2;
+    hdo_attn s = shape(l, p);
+    hdo__cplx_attn(&s, p->nu, p->net->k, in, tin, out, tout, p->work->arena);
+}
+
 static const hdo_layer_ops attention_ops = {.name = "attention",
                                             .needs_in = true,
                                             .needs_out = true,
                                             .work = attention_work,
                                             .fwd = attention_fwd,
                                             .bwd = attention_bwd,
-                                            .jvp = attention_jvp};
+                                            .jvp = attention_jvp,
+                                            .cplx = attention_cplx};
 
 int hdo__attention_add(hdo_net *net, int in, int heads, double dropout) {
     const hdo_value *v = &net->value[in];

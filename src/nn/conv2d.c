@@ -6,6 +6,7 @@
  *   bwd   dw, db, dx            by the kernels; a second chunk of a lane adds to g through a temporary
  *   jvp   ty_r = w * tx_r + tw_r * x + tb_r
  *                               the first term treats the G tangents as one batch of G B samples
+ *   cplx  the same for the imaginary part (over nu), and y -= nu^2 tw * tx
  *
  * Wide passes (batch-norm networks) cut the batch in pieces: forward and dx are separable over samples; dw is summed
  * over at most two halves, each in its own buffer, added in order.
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "kernels/cplx.h"
 #include "nn/nn.h"
 
 static hdo_conv geometry(const hdo_layer *l, int B, int O) {
@@ -66,10 +68,11 @@ static void fwd_piece(void *ctx, int lo, int hi, hdo_work *work) {
     if (v->l->relu) v->p->net->v->relu((size_t)(hi - lo) * on, y);
 }
 
-/* One tile of output channels into its place in out (B, O, map): conv of x with w (n, row) goes through a temporary
- * (B, n, map) because the channels of a tile are not contiguous over the batch. */
+/* One tile of output channels into its place in out (B, O, map), or (add != 0) add times the tile added to it: conv of
+ * x with w (n, row) goes through a temporary (B, n, map) because the channels of a tile are not contiguous over the
+ * batch. */
 static void tile_into(const hdo_layer *l, const hdo_pass *p, int o, int n, const float *x, const float *w,
-                      const float *b, float *out, bool add) {
+                      const float *b, float *out, float add) {
     hdo_arena *a = p->work->arena;
     size_t map = map_len(l), mark = hdo__arena_mark(a), run = (size_t)n * map;
     float *tmp = hdo__arena_floats(a, (size_t)p->B * run);
@@ -77,10 +80,10 @@ static void tile_into(const hdo_layer *l, const hdo_pass *p, int o, int n, const
     p->net->k->conv_fwd(&c, x, w, b, tmp, a);
     for (int s = 0; s < p->B; s++) {
         float *to = out + ((size_t)s * (size_t)l->geo.O + (size_t)o) * map;
-        if (add) {
-            hdo__axpy(run, 1.0f, tmp + (size_t)s * run, to);
-        } else {
+        if (add == 0) {
             memcpy(to, tmp + (size_t)s * run, run * sizeof(float));
+        } else {
+            hdo__axpy(run, add, tmp + (size_t)s * run, to);
         }
     }
     hdo__arena_rewind(a, mark);
@@ -109,7 +112,7 @@ static void conv2d_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
             hdo_conv c = geometry(l, p->B, O);
             p->net->k->conv_fwd(&c, in, w, b, out, a);
         } else {
-            tile_into(l, p, o, n, in, w, b != NULL ? b + o : NULL, out, false);
+            tile_into(l, p, o, n, in, w, b != NULL ? b + o : NULL, out, 0);
         }
         hdo__arena_rewind(a, inner);
     }
@@ -168,9 +171,9 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
     int O = l->geo.O, tile = hdo__pass_tile(p, O, row, true);
     size_t n = (size_t)p->B * (size_t)O * map_len(l);
     hdo_conv one = geometry(l, p->B, O), all = geometry(l, p->B * p->G, O);
+    float imim = hdo__cplx_imim(p->nu);
 
     k->conv_fwd(&one, in, p->x + woff, l->bias >= 0 ? p->x + boff : NULL, out, a);
-    if (l->relu) p->net->v->relu(n, out);
     if (tin != NULL) k->conv_fwd(&all, tin, p->x + woff, NULL, tout, a);
     for (int r = 0; r < p->G; r++) {
         float *t = tout + (size_t)r * n; /* (B, O, map) */
@@ -183,17 +186,24 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
             if (tin == NULL && m == O) {
                 k->conv_fwd(&one, in, tw, tb, t, a);
             } else {
-                tile_into(l, p, o, m, in, tw, tb != NULL ? tb + o : NULL, t, tin != NULL);
+                tile_into(l, p, o, m, in, tw, tb != NULL ? tb + o : NULL, t, tin != NULL ? 1.0f : 0);
             }
+            if (tin != NULL && imim < 0) tile_into(l, p, o, m, tin, tw, NULL, out, imim);
             hdo__arena_rewind(a, inner);
         }
         hdo__arena_rewind(a, mark);
-        if (l->relu) p->net->v->relu_mask(n, out, t);
     }
+    if (l->relu) p->net->v->relu(n, out);
+    for (int r = 0; r < p->G && l->relu; r++) p->net->v->relu_mask(n, out, tout + (size_t)r * n);
 }
 
-static const hdo_layer_ops conv2d_ops = {
-    .name = "conv", .needs_in = true, .work = conv2d_work, .fwd = conv2d_fwd, .bwd = conv2d_bwd, .jvp = conv2d_jvp};
+static const hdo_layer_ops conv2d_ops = {.name = "conv",
+                                         .needs_in = true,
+                                         .work = conv2d_work,
+                                         .fwd = conv2d_fwd,
+                                         .bwd = conv2d_bwd,
+                                         .jvp = conv2d_jvp,
+                                         .cplx = conv2d_jvp};
 
 /* PyTorch's default: weight and bias uniform in (-1/sqrt(fan_in), 1/sqrt(fan_in)), fan_in = C kh kw. */
 int hdo__conv_add(hdo_net *net, const char *name, int in, int O, int kernel, int stride, int pad, bool bias) {

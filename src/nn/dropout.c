@@ -70,7 +70,8 @@ static const hdo_layer_ops dropout_ops = {.name = "dropout",
                                           .work = dropout_work,
                                           .fwd = dropout_fwd,
                                           .bwd = dropout_bwd,
-                                          .jvp = dropout_jvp};
+                                          .jvp = dropout_jvp,
+                                          .cplx = dropout_jvp};
 
 int hdo__dropout_add(hdo_net *net, int in, double p) {
     if (!(p > 0.0)) return in;

@@ -4,7 +4,7 @@
  *
  *   fwd   copy rows; add the table
  *   bwd   add dy to the rows used; sum dy over the samples
- *   jvp   the same as fwd with the tangent of the table
+ *   jvp   the same as fwd with the tangent of the table; cplx is jvp, for both are sums
  */
 #include <string.h>
 
@@ -60,7 +60,7 @@ static void embed_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, co
 }
 
 static const hdo_layer_ops embed_ops = {
-    .name = "embed", .work = table_work, .fwd = embed_fwd, .bwd = embed_bwd, .jvp = embed_jvp};
+    .name = "embed", .work = table_work, .fwd = embed_fwd, .bwd = embed_bwd, .jvp = embed_jvp, .cplx = embed_jvp};
 
 /* ---- positions ---- */
 
@@ -107,7 +107,8 @@ static const hdo_layer_ops position_ops = {.name = "position",
                                            .work = table_work,
                                            .fwd = position_fwd,
                                            .bwd = position_bwd,
-                                           .jvp = position_jvp};
+                                           .jvp = position_jvp,
+                                           .cplx = position_jvp};
 
 /* ---- constructors; PyTorch's nn.Embedding starts from N(0, 1) ---- */
 

@@ -6,9 +6,11 @@
  *   fwd   y (M, O) = x (M, I) W (O, I)^T            perturbed weights come as tiles of rows of W
  *   bwd   dW = dy^T x,  db = column sums of dy,  dx = dy W
  *   jvp   ty_r = tx_r W^T + x tW_r^T + tb_r         the first term is one product for all tangents
+ *   cplx  the same for the imaginary part (over nu), and y -= nu^2 tx tW^T
  */
 #include <math.h>
 
+#include "kernels/cplx.h"
 #include "nn/nn.h"
 
 static size_t linear_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
@@ -62,8 +64,8 @@ static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
     hdo_arena *a = p->work->arena;
     size_t woff = hdo__param(p->net, l->weight)->off, n = (size_t)M * (size_t)O;
     size_t boff = l->bias >= 0 ? hdo__param(p->net, l->bias)->off : 0;
+    float imim = hdo__cplx_imim(p->nu);
     k->gemm(false, true, M, O, I, 1.0f, in, I, p->x + woff, I, 0.0f, out, O);
-    p->net->v->bias(M, O, l->bias >= 0 ? p->x + boff : NULL, l->relu, out, O);
     if (tin != NULL) k->gemm(false, true, p->G * M, O, I, 1.0f, tin, I, p->x + woff, I, 0.0f, tout, O);
     int tile = hdo__pass_tile(p, O, (size_t)I, true);
     for (int r = 0; r < p->G; r++) {
@@ -73,16 +75,23 @@ static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
             int m = O - o < tile ? O - o : tile;
             const float *tW = hdo__pass_tangent(p, r, woff + (size_t)o * (size_t)I, (size_t)m * (size_t)I);
             k->gemm(false, true, M, m, I, 1.0f, in, I, tW, I, tin != NULL ? 1.0f : 0.0f, t + o, O);
+            if (tin != NULL && imim < 0) k->gemm(false, true, M, m, I, imim, tin, I, tW, I, 1.0f, out + o, O);
             hdo__arena_rewind(a, mark);
         }
         if (l->bias >= 0) p->net->v->bias(M, O, hdo__pass_tangent(p, r, boff, (size_t)O), false, t, O);
         hdo__arena_rewind(a, mark);
-        if (l->relu) p->net->v->relu_mask(n, out, t);
     }
+    p->net->v->bias(M, O, l->bias >= 0 ? p->x + boff : NULL, l->relu, out, O);
+    for (int r = 0; r < p->G && l->relu; r++) p->net->v->relu_mask(n, out, tout + (size_t)r * n);
 }
 
-static const hdo_layer_ops linear_ops = {
-    .name = "linear", .needs_in = true, .work = linear_work, .fwd = linear_fwd, .bwd = linear_bwd, .jvp = linear_jvp};
+static const hdo_layer_ops linear_ops = {.name = "linear",
+                                         .needs_in = true,
+                                         .work = linear_work,
+                                         .fwd = linear_fwd,
+                                         .bwd = linear_bwd,
+                                         .jvp = linear_jvp,
+                                         .cplx = linear_jvp};
 
 /* PyTorch's default: weight and bias uniform in (-1/sqrt(fan_in), 1/sqrt(fan_in)). */
 int hdo__linear_add(hdo_net *net, const char *name, int in, int n_out, bool bias) {

@@ -4,6 +4,7 @@
  * or perturbed tiles of them, slices of directions, pieces of a wide pass). The passes over a batch are in passes.c.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/vec.h"
@@ -33,6 +34,24 @@ int hdo__net_layer(hdo_net *net, const hdo_layer_ops *ops, int in, int in2, hdo_
     return k;
 }
 
+void hdo__net_kink(const hdo_net *net, char text[HDO_KINK_MAX]) {
+    const char *behind = NULL; /* the last layer with parameters on the way */
+    text[0] = '\0';
+    for (int i = 0; i < net->n_layers; i++) {
+        const hdo_layer *l = &net->layer[i];
+        if (l->weight >= 0) behind = hdo__param(net, l->weight)->name;
+        bool relu = l->relu || l->act == HDO_ACT_RELU;
+        if (!relu && strcmp(l->ops->name, "maxpool") != 0) continue;
+        const char *what = relu ? "ReLU" : "max-pool", *dot = behind != NULL ? strrchr(behind, '.') : NULL;
+        if (dot != NULL) {
+            snprintf(text, HDO_KINK_MAX, "%s behind %.*s", what, (int)(dot - behind), behind);
+        } else {
+            snprintf(text, HDO_KINK_MAX, "%s at the input", what);
+        }
+        return;
+    }
+}
+
 /* ---- weights, tangents, pieces ---- */
 
 enum { TILE = 1 << 16 }; /* floats: 256 KB, half of a second-level cache */
@@ -41,7 +60,7 @@ const float *hdo__pass_weights(const hdo_pass *p, size_t off, size_t len) {
     if (p->u == NULL || p->G > 0) return p->x + off; /* in forward mode u holds the tangents */
     float *tile = hdo__arena_floats(p->work->arena, len);
     hdo__dirs_fill(p->u, p->r, off, len, tile);
-    hdo__axpby(len, 1.0f, p->x + off, p->nu, tile); /* x + nu u */
+    hdo__axpby(len, 1.0f, p->x + off, (float)p->nu, tile); /* x + nu u */
     return tile;
 }
 
@@ -149,8 +168,9 @@ void hdo__walk_tangent(const hdo_walk *w) {
             l->ops->fwd(l, w->pass, value_in(w, l->in), value_in(w, l->in2), value_at(w, l->out), NULL);
             continue;
         }
-        l->ops->jvp(l, w->pass, value_in(w, l->in), tangent_in(w, l->in), value_in(w, l->in2), tangent_in(w, l->in2),
-                    value_at(w, l->out), tangent_at(w, l->out));
+        hdo_tangent_fn fn = w->pass->nu > 0.0 ? l->ops->cplx : l->ops->jvp;
+        fn(l, w->pass, value_in(w, l->in), tangent_in(w, l->in), value_in(w, l->in2), tangent_in(w, l->in2),
+           value_at(w, l->out), tangent_at(w, l->out));
     }
 }
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The network engine. A network is a short list of layers run in order; residual links are layers with a second input.
- * Layers are stateless: everything lives in the flat parameter vector, in the batch, or in the arena. Four passes:
+ * Layers are stateless: everything lives in the flat parameter vector, in the batch, or in the arena. Five passes:
  *
  *   loss       forward, keeps nothing (activations of at most two layers and a pending residual are alive)
  *   grad       reverse mode: forward keeping what the backward walk needs, then the walk
  *   jvp        forward mode: one primal and G tangents walk together, keeping nothing
  *   loss_many  K forwards with perturbed weights x + nu u_r, made from addressed directions
+ *   cplx       forward at the complex point x + i nu u_r. A value is a + i nu t: a where forward mode has the primal, t
+ *              where it has the tangent, so both share walk and memory, and forward mode is the limit nu = 0. Sums and
+ *              products (linear, conv, ...) are one function for both; what is not linear has its own (kernels/cplx.h)
  *
  * A layer family is one file with its passes side by side and its constructor last. Plan, then run: sizes, offsets and
  * chunk lengths are settled by hdo__net_plan; a pass only computes, and takes all memory from the arena.
@@ -100,9 +103,10 @@ typedef struct hdo_pass {
     /* loss_many on large networks: weights are x + nu u_r, made tile by tile. u == NULL: weights are x itself. */
     const hdo_dirs *u;
     int r;
-    float nu;
+    double nu;
 
-    /* jvp: G tangents u_r .. u_{r+G-1}; du (G, d) when they are written out, NULL when slices are made as needed. */
+    /* jvp: G tangents u_r .. u_{r+G-1}; du (G, d) when they are written out, NULL when slices are made as needed. cplx:
+     * the same with G = 1 and nu > 0. */
     int G;
     const float *du;
 
@@ -112,6 +116,10 @@ typedef struct hdo_pass {
 
     hdo_work *work;
 } hdo_pass;
+
+/* A value and its tangents, or a complex value: in, out (B, n); tin, tout (G, B, n). tin == NULL: zero. */
+typedef void (*hdo_tangent_fn)(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin,
+                               const float *in2, const float *tin2, float *out, float *tout);
 
 /* Contracts. `in` and `in2` are (B, n), `out` (B, n), tangents (G, B, n). A layer whose inplace is set must work with
  * out == in (dout == din in reverse); the engine aliases them where the value dies. */
@@ -132,9 +140,9 @@ typedef struct hdo_layer_ops {
     void (*bwd)(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux, float *dout,
                 float *din);
 
-    /* Called for layers behind the first parameter. tin == NULL: the tangent of in is zero. Writes out and tout. */
-    void (*jvp)(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                const float *tin2, float *out, float *tout);
+    /* Both called for layers behind the first parameter only. */
+    hdo_tangent_fn jvp;
+    hdo_tangent_fn cplx; /* may be jvp where that is exact: sums, and products that mind p->nu */
 } hdo_layer_ops;
 
 enum { HDO_ACT_RELU = 1, HDO_ACT_GELU, HDO_ACT_SIGMOID };
@@ -233,7 +241,7 @@ void hdo__net_init(const hdo_net *net, int init, double arg, uint64_t seed, floa
 /* Bytes of the caller's arena and of every arena of its team, for one pass over such a batch (k directions, or k models
  * for evaluation) or for any of them. Shared results (sums, lanes of gradients) live in the caller's arena, activations
  * and written-out directions in the arena of the thread that runs the task; sizing both alike is simple and safe. */
-enum { HDO_PASS_LOSS, HDO_PASS_GRAD, HDO_PASS_JVP, HDO_PASS_MANY, HDO_PASS_EVAL };
+enum { HDO_PASS_LOSS, HDO_PASS_GRAD, HDO_PASS_JVP, HDO_PASS_CPLX, HDO_PASS_MANY, HDO_PASS_EVAL };
 size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k);
 size_t hdo__net_work(const hdo_net *net, int batch, int k);
 
@@ -248,6 +256,12 @@ void hdo__net_jvp(const hdo_net *net, const hdo_samples *s, const float *x, cons
                   hdo_work *w, double *sum, double *slope, float *stats_out);
 void hdo__net_loss_many(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
                         float nu, hdo_work *w, double *sum);
+/* slope[r] = Im F(x + i nu u_{first + r}) / nu of the MEAN loss F. Kinks: the real part picks the piece. */
+void hdo__net_complex(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
+                      double nu, hdo_work *w, double *slope);
+/* The first layer with a kink: "ReLU behind fc1", "max-pool at the input"; an empty string: the network is analytic. */
+enum { HDO_KINK_MAX = HDO_PARAM_NAME_MAX + 16 };
+void hdo__net_kink(const hdo_net *net, char text[HDO_KINK_MAX]);
 /* K models, rows of X: adds to sum[K], correct[K]. Evaluation mode whatever s->train says. */
 void hdo__net_evaluate(const hdo_net *net, const hdo_samples *s, const float *X, size_t ld, int K, hdo_work *w,
                        double *sum, int64_t *correct);

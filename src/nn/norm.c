@@ -5,6 +5,8 @@
  *   fwd   xh = (x - mean) / sqrt(var + eps),  y = w xh + b
  *   bwd   with n numbers a statistic: db = sum dy, dw = sum dy xh, dx = w r (dy - db/n - xh dw/n),  r = 1/sqrt(var+eps)
  *   jvp   txh = r (tx - mean(tx) - xh mean(xh tx)),  ty = w txh + tw xh + tb
+ *   cplx  fwd with complex numbers: the variance is the mean of (x - mean)^2 without conjugates, the root the principal
+ *         one
  *
  * Training statistics are those of the batch (biased variance); running statistics move by 0.1 with the unbiased
  * variance, as in PyTorch. PyTorch refuses to train on one value a channel; here xh is then 0 and the running variance
@@ -15,6 +17,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cplx.h"
 #include "nn/nn.h"
 
 enum { CHANNELS = 16 }; /* channels of a piece */
@@ -186,6 +189,78 @@ static void batchnorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
     batchnorm_fwd(l, p, in, NULL, out, NULL);
 }
 
+/* ---- complex points: both norms are one function over groups of numbers that share a statistic ---- */
+
+typedef struct cplx_group {
+    size_t first, runs, stride, len; /* runs of len numbers, stride apart */
+    const float *w, *tw, *b, *tb;    /* real parts and imaginary parts over nu; b may be NULL */
+    size_t step;                     /* from the weight of a number to that of the next */
+    const double *fixed;             /* running mean and 1/sqrt(var + eps), or NULL: those of the group */
+} cplx_group;
+
+/* Number i of a + i nu t; t may be NULL (zero). */
+static hdo_z number(const float *a, const float *t, size_t i, double nu) {
+    return (hdo_z){(double)a[i], t != NULL ? nu * (double)t[i] : 0.0};
+}
+
+static void group_stats(const hdo_layer *l, double nu, const cplx_group *g, const float *in, const float *tin,
+                        hdo_z *mean, hdo_z *rstd) {
+    double n = (double)g->runs * (double)g->len;
+    hdo_z sum = {0.0, 0.0}, sq = {0.0, 0.0};
+    if (g->fixed != NULL) {
+        *mean = (hdo_z){g->fixed[0], 0.0};
+        *rstd = (hdo_z){g->fixed[1], 0.0};
+        return;
+    }
+    for (size_t r = 0, k = g->first; r < g->runs; r++, k += g->stride)
+        for (size_t i = k; i < k + g->len; i++) sum = hdo__z_add(sum, number(in, tin, i, nu));
+    *mean = (hdo_z){sum.re / n, sum.im / n};
+    for (size_t r = 0, k = g->first; r < g->runs; r++, k += g->stride)
+        for (size_t i = k; i < k + g->len; i++) {
+            hdo_z off = hdo__z_sub(number(in, tin, i, nu), *mean);
+            sq = hdo__z_add(sq, hdo__z_mul(off, off));
+        }
+    *rstd = hdo__z_inverse(hdo__z_sqrt((hdo_z){sq.re / n + (double)l->eps, sq.im / n}));
+}
+
+static void norm_cplx(const hdo_layer *l, double nu, const cplx_group *g, const float *in, const float *tin, float *out,
+                      float *tout) {
+    hdo_z mean, rstd;
+    group_stats(l, nu, g, in, tin, &mean, &rstd);
+    for (size_t r = 0, k = g->first; r < g->runs; r++, k += g->stride)
+        for (size_t i = 0; i < g->len; i++) {
+            hdo_z xh = hdo__z_mul(hdo__z_sub(number(in, tin, k + i, nu), mean), rstd);
+            hdo_z y = hdo__z_mul(number(g->w, g->tw, i * g->step, nu), xh);
+            if (g->b != NULL) y = hdo__z_add(y, number(g->b, g->tb, i * g->step, nu));
+            bool off = l->relu && y.re < 0.0;
+            out[k + i] = off ? 0 : (float)y.re;
+            tout[k + i] = off ? 0 : (float)(y.im / nu);
+        }
+}
+
+static void batchnorm_cplx(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                           const float *tin2, float *out, float *tout) {
+    (void)in2, (void)tin2;
+    size_t S = (size_t)l->rows, C = (size_t)l->n_out, mark = hdo__arena_mark(p->work->arena);
+    size_t woff = hdo__param(p->net, l->weight)->off, boff = hdo__param(p->net, l->bias)->off;
+    const float *tw = hdo__pass_tangent(p, 0, woff, C), *tb = hdo__pass_tangent(p, 0, boff, C);
+    bn_args v = {.l = l, .p = p};
+    double fixed[2];
+    for (size_t c = 0; c < C; c++) {
+        cplx_group g = {.first = c * S, .runs = (size_t)p->B, .stride = C * S, .len = S};
+        g.w = p->x + woff + c;
+        g.tw = tw + c;
+        g.b = p->x + boff + c;
+        g.tb = tb + c;
+        if (!p->s->train) {
+            channel_stats(&v, (int)c, &fixed[0], &fixed[1]);
+            g.fixed = fixed;
+        }
+        norm_cplx(l, p->nu, &g, in, tin, out, tout);
+    }
+    hdo__arena_rewind(p->work->arena, mark);
+}
+
 static const hdo_layer_ops batchnorm_ops = {.name = "batchnorm",
                                             .inplace = true,
                                             .inplace_bwd = true,
@@ -193,7 +268,8 @@ static const hdo_layer_ops batchnorm_ops = {.name = "batchnorm",
                                             .work = batchnorm_work,
                                             .fwd = batchnorm_fwd,
                                             .bwd = batchnorm_bwd,
-                                            .jvp = batchnorm_jvp};
+                                            .jvp = batchnorm_jvp,
+                                            .cplx = batchnorm_cplx};
 
 /* ---- layer-norm: every row of n_out numbers on its own ---- */
 
@@ -249,6 +325,21 @@ static void layernorm_jvp(const hdo_layer *l, const hdo_pass *p, const float *in
     layernorm_fwd(l, p, in, NULL, out, NULL);
 }
 
+static void layernorm_cplx(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
+                           const float *tin2, float *out, float *tout) {
+    (void)in2, (void)tin2;
+    size_t D = (size_t)l->n_out, woff = hdo__param(p->net, l->weight)->off, mark = hdo__arena_mark(p->work->arena);
+    size_t boff = l->bias >= 0 ? hdo__param(p->net, l->bias)->off : 0;
+    cplx_group g = {.runs = 1, .len = D, .w = p->x + woff, .tw = hdo__pass_tangent(p, 0, woff, D), .step = 1};
+    if (l->bias >= 0) {
+        g.b = p->x + boff;
+        g.tb = hdo__pass_tangent(p, 0, boff, D);
+    }
+    for (size_t end = (size_t)p->B * (size_t)l->rows * D; g.first < end; g.first += D)
+        norm_cplx(l, p->nu, &g, in, tin, out, tout);
+    hdo__arena_rewind(p->work->arena, mark);
+}
+
 static const hdo_layer_ops layernorm_ops = {.name = "layernorm",
                                             .inplace = true,
                                             .inplace_bwd = true,
@@ -256,7 +347,8 @@ static const hdo_layer_ops layernorm_ops = {.name = "layernorm",
                                             .work = layernorm_work,
                                             .fwd = layernorm_fwd,
                                             .bwd = layernorm_bwd,
-                                            .jvp = layernorm_jvp};
+                                            .jvp = layernorm_jvp,
+                                            .cplx = layernorm_cplx};
 
 /* ---- constructors ---- */
 

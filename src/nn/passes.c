@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The passes over a batch: cut it in chunks, run the chunks (or directions, or models) as numbered tasks, add the parts
- * in order. Here: loss, grad and the sizes; directions.c has jvp and loss_many, evaluate.c evaluate.
+ * in order. Here: loss, grad and the sizes; perturb.c has jvp, complex and loss_many, evaluate.c
+ * evaluate.
  *
  *   pass         tasks                              shared memory            memory of a task
  *   loss         chunks                             -                        activations of a chunk
  *   grad         lanes of consecutive chunks        a gradient a lane        all activations of a chunk
  *   jvp          groups of G directions             -                        1 + G activations, G directions (small d)
+ *   complex      directions                         -                        2 activations, a direction (small d)
  *   loss_many    directions                         -                        activations, x + nu u (small d)
  *   evaluate     models x chunks                    -                        activations of a chunk
  *
@@ -197,6 +199,7 @@ size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k) {
         small = hdo__arena_round((size_t)lanes * sizeof(double));
         return small + floats((size_t)(lanes - 1) * d) + grad_bytes(net, n);
     }
+    case HDO_PASS_CPLX: return hdo__net_work_for(net, HDO_PASS_JVP, batch, 1); /* t in place of one tangent */
     case HDO_PASS_JVP: {
         int G = k < net->group ? k : net->group;
         size_t cut = net->small ? hdo__chunk_tangent_bytes(net, chunk, net->jsub, G) : 0;
@@ -213,7 +216,7 @@ size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k) {
 size_t hdo__net_work(const hdo_net *net, int batch, int k) {
     size_t most = 0;
     for (int pass = HDO_PASS_LOSS; pass <= HDO_PASS_EVAL; pass++) {
-        bool asked = k > 0 || (pass != HDO_PASS_JVP && pass != HDO_PASS_MANY);
+        bool asked = k > 0 || (pass != HDO_PASS_JVP && pass != HDO_PASS_CPLX && pass != HDO_PASS_MANY);
         if (asked) most = larger(most, hdo__net_work_for(net, pass, batch, k > 0 ? k : 1));
     }
     return most;

@@ -5,7 +5,7 @@
  *
  *   max-pool   fwd  y = max over the window; positions outside the image do not count
  *              bwd  dx = dy at the first maximum, whose place in the window is kept as one byte an output
- *              jvp  ty = tx at the first maximum
+ *              jvp  ty = tx at the first maximum; cplx is jvp: the largest real part picks the piece
  */
 #include <math.h>
 #include <string.h>
@@ -152,8 +152,12 @@ static void maxpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, 
     hdo__arena_rewind(a, mark);
 }
 
-static const hdo_layer_ops maxpool_ops = {
-    .name = "maxpool", .work = maxpool_work, .fwd = maxpool_fwd, .bwd = maxpool_bwd, .jvp = maxpool_jvp};
+static const hdo_layer_ops maxpool_ops = {.name = "maxpool",
+                                          .work = maxpool_work,
+                                          .fwd = maxpool_fwd,
+                                          .bwd = maxpool_bwd,
+                                          .jvp = maxpool_jvp,
+                                          .cplx = maxpool_jvp};
 
 /* ---- global average: (C, H, W) -> (C) ---- */
 
@@ -202,8 +206,12 @@ static void avgpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, 
     average(l, (size_t)p->G * maps, tin, tout);
 }
 
-static const hdo_layer_ops avgpool_ops = {
-    .name = "avgpool", .work = no_work, .fwd = avgpool_fwd, .bwd = avgpool_bwd, .jvp = avgpool_jvp};
+static const hdo_layer_ops avgpool_ops = {.name = "avgpool",
+                                          .work = no_work,
+                                          .fwd = avgpool_fwd,
+                                          .bwd = avgpool_bwd,
+                                          .jvp = avgpool_jvp,
+                                          .cplx = avgpool_jvp};
 
 /* ---- bilinear resizing of the input; half-pixel centres, as PyTorch's align_corners=False. No parameters before it,
  * so it has neither gradient nor tangent. ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Between net.c (walks over the layers), chunk.c (one chunk of samples) and the passes over a batch (passes.c,
- * directions.c, evaluate.c).
+ * perturb.c, evaluate.c).
  */
 #ifndef HDO_NN_WALK_H
 #define HDO_NN_WALK_H
@@ -20,7 +20,7 @@ typedef struct hdo_walk {
 
 size_t hdo__walk_scratch(const hdo_net *net, const hdo_plan *plan, int B, int G); /* bytes the layers take */
 void hdo__walk_forward(const hdo_walk *w);
-void hdo__walk_tangent(const hdo_walk *w);
+void hdo__walk_tangent(const hdo_walk *w);   /* forward mode, or (nu > 0) complex values */
 float *hdo__walk_dlogits(const hdo_walk *w); /* (B, classes): written by the loss before the reverse walk */
 void hdo__walk_reverse(const hdo_walk *w);
 
@@ -29,7 +29,8 @@ void hdo__chunk_logits(hdo_pass *p, int lo, int n, int sub, float *logits); /* (
 size_t hdo__chunk_logits_bytes(const hdo_net *net, int n, int sub);
 double hdo__chunk_loss(hdo_pass *p, int lo, int n, int sub, int64_t *correct); /* sum; correct is added to */
 size_t hdo__chunk_loss_bytes(const hdo_net *net, int n, int sub);
-/* Logits z (n, classes) and their tangents tz (G, n, classes). The bytes include the written-out directions. */
+/* Logits z (n, classes) and their tangents, or imaginary parts over nu, tz (G, n, classes). The bytes include the
+ * written-out directions. */
 void hdo__chunk_tangent(hdo_pass *p, int lo, int n, int sub, float *z, float *tz);
 size_t hdo__chunk_tangent_bytes(const hdo_net *net, int n, int sub, int G);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "kernels/cplx.h"
 #include "objective/logreg.h"
 #include "objective/registry.h"
 
@@ -138,32 +139,18 @@ static hdo_status lr_loss_many(const hdo_objective *o, const hdo_batch *b, const
     return HDO_OK;
 }
 
-/* Im F(x + i nu u) / nu. Of a sample: log sum_c e^(z_c + i nu t_c) - (z_y + i nu t_y), t = logits(u), whose imaginary
- * part is the angle of sum_c e^(z_c) (cos nu t_c + i sin nu t_c) minus nu t_y: nothing cancels, nu may be tiny. The l2
- * term gives <x, u> exactly. */
+/* Im F(x + i nu u) / nu: the logits are z + i nu t with t = logits(u). The l2 term gives <x, u> exactly. */
 static hdo_status lr_complex_step(const hdo_objective *o, const hdo_batch *b, const float *x, const hdo_dirs *u,
                                   int first, int k, double nu, hdo_work *w, double *slope) {
     const logistic *f = (const logistic *)o;
-    size_t mark = hdo__arena_mark(w->arena), C = (size_t)f->C, n = (size_t)b->size * C;
+    size_t mark = hdo__arena_mark(w->arena), n = (size_t)b->size * (size_t)f->C;
     float *z = hdo__arena_floats(w->arena, n), *t = hdo__arena_floats(w->arena, n);
     float *dir = hdo__arena_floats(w->arena, o->d);
     logits(f, b->size, b->in, x, z);
     for (int r = 0; r < k; r++) {
         hdo__dirs_fill(u, first + r, 0, o->d, dir);
         logits(f, b->size, b->in, dir, t);
-        double sum = 0.0;
-        for (int i = 0; i < b->size; i++) {
-            const float *zi = z + (size_t)i * C, *ti = t + (size_t)i * C;
-            double top = (double)zi[0], re = 0.0, im = 0.0;
-            for (size_t c = 1; c < C; c++) top = (double)zi[c] > top ? (double)zi[c] : top;
-            for (size_t c = 0; c < C; c++) {
-                double e = exp((double)zi[c] - top), a = nu * (double)ti[c];
-                re += e * cos(a);
-                im += e * sin(a);
-            }
-            sum += atan2(im, re) / nu - (double)ti[b->label[i]];
-        }
-        slope[r] = sum / (double)b->size;
+        slope[r] = hdo__cplx_xent(b->size, f->C, nu, z, t, b->label) / (double)b->size;
         if (f->l2 > 0.0) slope[r] += f->l2 * hdo__dot(o->d, x, dir);
     }
     hdo__arena_rewind(w->arena, mark);
@@ -292,6 +279,7 @@ hdo_status hdo__logistic_create(const hdo_problem *p, hdo_objective **out, hdo_e
                               .tensors = f->tensor,
                               .n_tensors = 2,
                               .has_accuracy = true,
+                              .model = m->name,
                               .eval_models = EVAL_MODELS,
                               .eval_batch = EVAL_BATCH};
     *out = &f->base;

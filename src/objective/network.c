@@ -16,6 +16,7 @@ typedef struct network {
     hdo_net *net;
     hdo_choice init;
     hdo_tensor *rows; /* (n_tensors + n_buffers) */
+    char kink[HDO_KINK_MAX];
 } network;
 
 static const network *self(const hdo_objective *f) {
@@ -103,6 +104,15 @@ static hdo_status network_loss_many(const hdo_objective *f, const hdo_batch *b, 
     return HDO_OK;
 }
 
+static hdo_status network_complex_step(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
+                                       int first, int k, double nu, hdo_work *w, double *slope) {
+    hdo_samples s;
+    hdo_status st = samples_init(self(f), b, &s);
+    if (st != HDO_OK) return st;
+    hdo__net_complex(self(f)->net, &s, x, u, first, k, nu, w, slope);
+    return HDO_OK;
+}
+
 static hdo_status network_evaluate(const hdo_objective *f, const hdo_batch *b, const float *X, size_t ld, int K,
                                    hdo_work *w, double *loss_sum, int64_t *correct) {
     hdo_samples s;
@@ -121,6 +131,7 @@ static const hdo_objective_ops network_ops = {
     .grad = network_grad,
     .jvp = network_jvp,
     .loss_many = network_loss_many,
+    .complex_step = network_complex_step,
     .evaluate = network_evaluate,
 };
 
@@ -192,6 +203,7 @@ hdo_status hdo__network_create(const hdo_problem *p, hdo_objective **out, hdo_er
     tensors_of(&net->buffers, o->rows + net->params.n);
     o->net = net;
     o->init = p->config->model.init;
+    hdo__net_kink(net, o->kink);
     o->base = (hdo_objective){.ops = &network_ops,
                               .d = net->params.total,
                               .n_buf = net->buffers.total,
@@ -200,6 +212,8 @@ hdo_status hdo__network_create(const hdo_problem *p, hdo_objective **out, hdo_er
                               .buffers = o->rows + net->params.n,
                               .n_buffers = net->buffers.n,
                               .has_accuracy = true,
+                              .model = p->config->model.name,
+                              .kink = o->kink[0] != '\0' ? o->kink : NULL,
                               .eval_models = 64,
                               .eval_batch = 256};
     *out = &o->base;

@@ -74,7 +74,7 @@ typedef struct hdo_objective_ops {
     hdo_status (*loss_many)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
                             int k, float nu, hdo_work *w, double *loss);
 
-    /* Im F(x + i nu u_{first+r}) / nu for analytic objectives. NULL: not analytic. */
+    /* Im F(x + i nu u_{first+r}) / nu, nu > 0; with kinks (f->kink) of the active piece. NULL: no complex points. */
     hdo_status (*complex_step)(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
                                int k, double nu, hdo_work *w, double *slope);
 
@@ -97,7 +97,9 @@ struct hdo_objective { /* first member of every implementation */
     const hdo_tensor *buffers; /* (n_buffers): offsets count from d */
     int n_buffers;
     bool has_accuracy;
-    bool piecewise;  /* complex_step exists, but the model has kinks (ReLU, max): slope of the active piece */
+    const char *model; /* its name in the configuration */
+    const char
+        *kink; /* not NULL: complex_step gives the slope of the active piece; the first kink ("ReLU behind fc1") */
     int eval_models; /* how many models `evaluate` likes to see at once */
     int eval_batch;  /* how many samples */
 };

@@ -203,7 +203,7 @@ hdo_status hdo__quadratic_create(const hdo_problem *p, hdo_objective **out, hdo_
     quadratic *q = hdo__alloc(sizeof *q);
     if (q == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the objective");
     size_t d = (size_t)m->dim;
-    q->base = (hdo_objective){.ops = &quadratic_ops, .d = d, .eval_models = 64, .eval_batch = 1};
+    q->base = (hdo_objective){.ops = &quadratic_ops, .d = d, .model = m->name, .eval_models = 64, .eval_batch = 1};
     q->tensor = (hdo_tensor){.name = "x", .off = 0, .len = d, .n_dim = 1, .dim = {(int)d}};
     q->base.tensors = &q->tensor;
     q->base.n_tensors = 1;

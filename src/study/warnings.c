@@ -82,7 +82,7 @@ static void about_estimators(const hdo_study *s, hdo_assessment *a) {
                  "over; use nu = %.3g",
                  c->name, c->nu, c->nu_best, a->constants.df.value, c->nu_best);
         }
-        if (est->ops->theory == HDO_THEORY_CSTEP && s->run->objective->piecewise) {
+        if (est->ops->theory == HDO_THEORY_CSTEP && s->run->objective->kink != NULL) {
             warn(a, 7, HDO_WARN_BROKEN, "class '%s': complex step on a model with kinks is not analytic", c->name);
         }
         bool second = est->ops->theory == HDO_THEORY_FD2 || est->ops->theory == HDO_THEORY_CSTEP;
