@@ -154,14 +154,15 @@ static void test_inproc_is_one_rank_with_everything(void **state) {
     assert_int_equal(hdo__inproc_create(&t, 6, &e), HDO_OK);
     assert_true(t->rank == 0 && t->ranks == 1 && t->n == 6 && t->first == 0 && t->count == 6);
     assert_int_equal(hdo__transport_owner(t, 5), 0);
-    float X[6 * 16];
-    hdo_rows rows = {.X = X, .ld = 16, .len = 10, .count = 6};
+    hdo_rows rows = {.ld = 16, .len = 10, .count = 6};
+    assert_int_equal(t->ops->reserve(t, &rows, &e), HDO_OK);
     hdo_pair pair = {.a = 1, .b = 4};
     hdo_plan plan = {.pairs = &pair, .n_pairs = 1};
     float *mine, *peer;
     assert_int_equal(t->ops->exchange_begin(t, &plan, &rows, 0, &e), HDO_OK);
+    t->ops->exchange_send(t, &rows);
     assert_int_equal(t->ops->exchange_wait(t, &plan, &rows, 0, &mine, &peer, &e), HDO_OK);
-    assert_true(mine == X + 16 && peer == X + 64);
+    assert_true(mine == rows.X + 16 && peer == rows.X + 64);
     double v[3] = {1.0, 2.0, 3.0};
     int calls = 0;
     assert_int_equal(t->ops->relay(t, v, sizeof v[0], 3, add_three, &calls, &e), HDO_OK);

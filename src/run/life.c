@@ -106,7 +106,6 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__dataset_destroy(r->train);
     hdo__dataset_destroy(r->val);
     if (r->transport != NULL) r->transport->ops->destroy(r->transport);
-    hdo__free(r->rows.X);
     hdo__free(r->momentum);
     hdo__free(r->batches);
     hdo__free(r->result);

@@ -175,6 +175,20 @@ static hdo_status add_to_weighted_average(hdo_run *r, hdo_error *e) {
     return HDO_OK;
 }
 
+/* Pairs of two local nodes, or those with one. */
+static hdo_status average_pairs(hdo_run *r, const hdo_plan *plan, bool far, hdo_error *e) {
+    hdo_transport *t = r->transport;
+    hdo_status st = HDO_OK;
+    for (int k = 0; k < plan->n_pairs && st == HDO_OK; k++) {
+        bool is_far = hdo__transport_local(t, plan->pairs[k].a) != hdo__transport_local(t, plan->pairs[k].b);
+        r->mine[k] = NULL;
+        if (is_far == far) st = t->ops->exchange_wait(t, plan, &r->rows, k, &r->mine[k], &r->peer[k], e);
+    }
+    step_ctx c = {.r = r, .plan = plan, .n = plan->n_pairs};
+    if (st == HDO_OK) run_tasks(r, &c, average_task);
+    return st;
+}
+
 static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
     if (plan->allreduce) {
         hdo_status st = hdo__metrics_consensus(&r->metrics, &r->rows, &r->team, NULL, e);
@@ -186,14 +200,10 @@ static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
         r->bytes += 2 * (int64_t)(r->mixer.n - 1) * (int64_t)(r->rows.len * sizeof(float));
         return HDO_OK;
     }
-    const hdo_transport_ops *tp = r->transport->ops;
-    hdo_status st = HDO_OK;
-    for (int k = 0; k < plan->n_pairs && st == HDO_OK; k++) {
-        st = tp->exchange_wait(r->transport, plan, &r->rows, k, &r->mine[k], &r->peer[k], e);
-    }
+    r->transport->ops->exchange_send(r->transport, &r->rows);
+    hdo_status st = average_pairs(r, plan, false, e); /* those at hand first: meanwhile the others' rows come */
+    if (st == HDO_OK && r->transport->ranks > 1) st = average_pairs(r, plan, true, e);
     if (st != HDO_OK) return st;
-    step_ctx c = {.r = r, .plan = plan, .n = plan->n_pairs};
-    run_tasks(r, &c, average_task);
     r->interactions += plan->n_pairs;
     r->bytes += 2 * (int64_t)plan->n_pairs * (int64_t)(r->rows.len * sizeof(float));
     return HDO_OK;
@@ -443,6 +453,7 @@ static void add_wire(void *ctx, void *v, size_t first, size_t count) {
     sum[1] += (double)t->sent_messages;
     sum[2] += t->wait_s;
     sum[3] = fmax(sum[3], t->wait_s);
+    sum[4] += (double)t->shared_bytes;
 }
 
 /* What only all ranks together can know about the end, so that afterwards any of them can be asked. */

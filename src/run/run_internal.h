@@ -84,7 +84,7 @@ struct hdo_run {
     double timed_s, quickest_s;
     char dir[HDO_PATH_MAX]; /* run folder, or empty */
     char fingerprint[65];   /* of the final models, made by all ranks together when the run stops */
-    double wire[4];         /* over ranks: bytes and messages sent, seconds waited, most seconds one rank waited */
+    double wire[5];         /* over ranks: bytes and messages sent, seconds waited, most of one rank, bytes in common */
     int64_t writer;         /* process id of rank 0, for temporary names */
     int64_t saved_step;     /* of the last checkpoint; -1: none */
     double saved_s;

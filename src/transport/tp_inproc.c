@@ -5,13 +5,12 @@
 typedef struct inproc { /* one rank that holds everything */
     hdo_transport base;
     int start, held, order;
+    float *X;
 } inproc;
 
-static hdo_status reserve(hdo_transport *t, const hdo_rows *rows, hdo_error *e) {
-    (void)t;
-    (void)rows;
-    (void)e;
-    return HDO_OK;
+static hdo_status reserve(hdo_transport *t, hdo_rows *rows, hdo_error *e) {
+    rows->X = ((inproc *)t)->X = hdo__alloc((size_t)rows->count * rows->ld * sizeof(float));
+    return rows->X != NULL ? HDO_OK : hdo__fail(e, HDO_E_MEMORY, "out of memory for %d models", rows->count);
 }
 
 static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e) {
@@ -27,6 +26,11 @@ static void ready(hdo_transport *t, const hdo_rows *rows, int node) {
     (void)t;
     (void)rows;
     (void)node;
+}
+
+static void send(hdo_transport *t, const hdo_rows *rows) {
+    (void)t;
+    (void)rows;
 }
 
 static hdo_status wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine, float **peer,
@@ -76,6 +80,7 @@ static const char *host(const hdo_transport *t, int rank) {
 }
 
 static void destroy(hdo_transport *t) {
+    hdo__free(((inproc *)t)->X);
     hdo__free(t);
 }
 
@@ -84,6 +89,7 @@ static const hdo_transport_ops inproc_ops = {.name = "sim",
                                              .reserve = reserve,
                                              .exchange_begin = begin,
                                              .exchange_ready = ready,
+                                             .exchange_send = send,
                                              .exchange_wait = wait,
                                              .agree = agree,
                                              .relay = relay,
