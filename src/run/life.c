@@ -115,6 +115,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r->clock_s);
     hdo__free(r->y);
     hdo__free(r->start);
+    hdo__free(r->seen);
     hdo__free(r->mine);
     hdo__free(r->peer);
     hdo__free(r);

@@ -91,6 +91,7 @@ struct hdo_run {
     hdo_async *async;        /* NULL unless mpi.async, and before the first step */
     hdo_async_stats drifted; /* its statistics, at the end */
     float *start;            /* (ld): the common start, kept for its check of the mean; NULL otherwise */
+    float *seen;             /* (count, ld): rows as they are evaluated while others change them; NULL unless async */
     double slow;             /* this rank takes that many times as long for its local steps; 1: as it is */
     int log_fd;              /* log.txt, or -1 */
     int trace_fd;            /* trace.jsonl, or -1 */

@@ -168,10 +168,12 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     if (fresh) r->fresh = hdo__alloc(r->rows.ld * sizeof(float));
     bool checked = r->config.mpi.async && r->config.eval.trace;
     if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
+    bool curve = r->config.mpi.async && r->config.eval.every > 0 && r->transport->ranks > 1;
+    if (curve) r->seen = hdo__alloc(cells * sizeof(float));
     if ((momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL || r->active == NULL ||
         r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
-        (fresh && r->fresh == NULL) || (checked && r->start == NULL) || r->own == NULL || r->mine == NULL ||
-        r->peer == NULL) {
+        (fresh && r->fresh == NULL) || (checked && r->start == NULL) || (curve && r->seen == NULL) || r->own == NULL ||
+        r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
     }

@@ -26,12 +26,12 @@ typedef struct hdo_rows { /* the local part of the population: row of node i is 
 } hdo_rows;
 
 /* What a rank has to say at the end of a step; all ranks learn the union. */
-enum { HDO_SAY_NOT_FINITE = 1, HDO_SAY_STOP = 2, HDO_SAY_TIMEOUT = 4, HDO_SAY_SAVE = 8 };
+enum { HDO_SAY_NOT_FINITE = 1, HDO_SAY_STOP = 2, HDO_SAY_TIMEOUT = 4, HDO_SAY_SAVE = 8, HDO_SAY_TARGET = 16 };
 
 /* Adds this rank's part to count elements of v from element first on. */
 typedef void (*hdo_relay_fn)(void *ctx, void *v, size_t first, size_t count);
 
-enum { HDO_MESSAGE_WORDS = 6, HDO_OFFERS_MAX = 16 };
+enum { HDO_MESSAGE_WORDS = 11, HDO_OFFERS_MAX = 16 };
 typedef struct hdo_message { /* of the asynchronous engine: a few words, and perhaps a row */
     int64_t word[HDO_MESSAGE_WORDS];
     float *row; /* (len) or NULL; of an arrived message: valid until the next call */

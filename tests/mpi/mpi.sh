@@ -206,6 +206,17 @@ ok $? "and the run resumed from it equals one that was never killed"
 mpi --np 3 --async --set mpi.slow=1:3 --set eval.trace=true --set steps=60 -o a1 >out
 jq -e '.outcome == "completed" and .mpi.async.exchanges > 0 and .mpi.async.mean_residual < 1e-5' out >/dev/null
 ok $? "asynchronous: completes, exchanges, keeps the mean"
+[ "$(jq -c '[.step, (."val/loss_mean" > 0 and ."oracle/forward" >= 0)]' a1/metrics.jsonl | tr -d '\n')" = \
+    "$(for s in $(seq 0 4 60); do printf '[%d,true]' "$s"; done)" ]
+ok $? "asynchronous: a row at every eval.every"
+# Without averages nothing depends on time: the curve must be the simulator's.
+curve() { jq -c '[.step, ([."val/loss_mean", ."val/loss_std_zo", ."val/acc_mean", ."train/loss", ."val/loss_node0"] |
+    map(if . == null then null else . * 1e9 | round end)), ."oracle/forward", ."oracle/backward"]' "$1/metrics.jsonl"; }
+alone="--set mixing.kind=none --set kernels=ref --set steps=40"
+sim $alone -o a2 >/dev/null && mpi --np 3 --async --set mpi.slow=0:3 $alone -o a3 >/dev/null
+cmp <(curve a2) <(curve a3); ok $? "asynchronous: every rank's nodes are in the rows"
+mpi --np 3 --async --set steps=1000000 --set mpi.slow=2:2 --set population.zo.rv=64 --set stop.loss=1.5 -o a4 >out
+jq -e '.outcome == "completed" and .steps < 1000000' out >/dev/null; ok $? "asynchronous: a target ends all ranks"
 rm -rf k5
 "$hdo" run demo $long --async -o k5 >out 2>err & job=$!
 for _ in $(seq 100); do stopped=$(rank_pid k5 1); [ -n "$stopped" ] && break; sleep 0.05; done
