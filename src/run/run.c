@@ -74,9 +74,7 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     }
     r->batches[i]++;
     hdo__arena_rewind(w->arena, mark);
-    /* the transport speaks on one thread only: rows stepped on the others leave when all steps are done */
-    if (r->in_exchange && w->arena == &r->team.arena[0])
-        r->transport->ops->exchange_ready(r->transport, &r->rows, node);
+    if (r->in_exchange) r->transport->ops->exchange_ready(r->transport, &r->rows, node, w->arena == &r->team.arena[0]);
 }
 
 typedef struct step_ctx {

@@ -22,7 +22,8 @@ static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *
     return HDO_OK;
 }
 
-static void ready(hdo_transport *t, const hdo_rows *rows, int node) {
+static void ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener) {
+    (void)opener;
     (void)t;
     (void)rows;
     (void)node;

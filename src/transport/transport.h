@@ -4,8 +4,8 @@
  * A transport only moves bytes; averaging stays in vec.h, once.
  *
  * Every rank computes the same plan for itself. All functions are called by all ranks in the same order (the messages
- * of the asynchronous engine excepted) and from the thread that opened the transport. Each of them waits with a
- * deadline.
+ * of the asynchronous engine excepted) and, exchange_ready excepted, from the thread that opened the transport. Each of
+ * them waits with a deadline.
  */
 #ifndef HDO_TRANSPORT_TRANSPORT_H
 #define HDO_TRANSPORT_TRANSPORT_H
@@ -46,9 +46,10 @@ typedef struct hdo_transport_ops {
     /* Before the local steps of a step: expects the rows of all pairs with exactly one local node. */
     hdo_status (*exchange_begin)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
                                  hdo_error *e);
-    /* The local step of this node is done, its row may leave. Optional: send comes after all local steps, before the
-     * first wait, and lets go whatever is still here. */
-    void (*exchange_ready)(hdo_transport *t, const hdo_rows *rows, int node);
+    /* The local step of this node is done, its row may leave; called by whatever thread did it. opener: this is the
+     * thread that opened the transport, so rows can leave at once, those of other threads too. Optional: send comes
+     * after all local steps, before the first wait, and lets go whatever is still here. */
+    void (*exchange_ready)(hdo_transport *t, const hdo_rows *rows, int node, bool opener);
     void (*exchange_send)(hdo_transport *t, const hdo_rows *rows);
     /* For pair k with at least one local node: *mine the local row, *peer the other's (a local row, a buffer holding
      * what arrived, or the row itself in memory in common). Both are to be averaged before the ranks agree. *mine =

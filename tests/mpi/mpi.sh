@@ -65,6 +65,7 @@ equal "momentum, balanced rates, churn, trace" "3" --set population.fo.momentum=
 equal "allreduce with the weighted average" "3" --set mixing.kind=allreduce --set eval.weighted=0.01
 # plain kernels: BLAS gives figures (never parameters) other last bits when fewer models are evaluated at once
 equal "small chunks" "2" --set mpi.chunk=4096 --set data.features=300 --set kernels=ref
+equal "two threads a rank" "2" --threads 2
 want=$(sim -o s1 | sha)
 got=$(timeout 60 $launch -n 3 "$hdo" run demo $small --engine mpi -o p1 | sha)
 same "$got" "$want"; ok $? "plain mpirun joins"

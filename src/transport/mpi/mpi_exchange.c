@@ -25,6 +25,7 @@ hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const h
     mpi_tp *t = (mpi_tp *)base;
     t->step = step;
     t->n_slots = 0;
+    atomic_store(&t->ready, -1);
     for (int i = 0; i < base->count; i++) t->slot_of_node[i] = -1;
     if (plan->n_pairs > t->tag_max) {
         return hdo__fail(e, HDO_E_UNSUPPORTED, "%d pairs in a step, but this MPI tells only %d apart", plan->n_pairs,
@@ -70,11 +71,17 @@ static void send_row(mpi_tp *t, const hdo_rows *rows, slot *s) {
     t->base.sent_bytes += (int64_t)(rows->len * sizeof(float));
 }
 
-void mpi_exchange_ready(hdo_transport *base, const hdo_rows *rows, int node) {
+void mpi_exchange_ready(hdo_transport *base, const hdo_rows *rows, int node, bool opener) {
     mpi_tp *t = (mpi_tp *)base;
+    if (t->arrived == NULL) return; /* no messages at all */
     int s = t->slot_of_node[node - base->first];
-    if (s >= 0) send_row(t, rows, &t->slots[s]);
-    if (t->arrived != NULL) mpi_move(t); /* while the next node computes */
+    if (s >= 0) {
+        t->slots[s].next_ready = atomic_load(&t->ready);
+        while (!atomic_compare_exchange_weak(&t->ready, &t->slots[s].next_ready, s)) {}
+    }
+    if (!opener) return;
+    for (int k = atomic_exchange(&t->ready, -1); k >= 0; k = t->slots[k].next_ready) send_row(t, rows, &t->slots[k]);
+    mpi_move(t); /* while the next node computes */
 }
 
 void mpi_exchange_send(hdo_transport *base, const hdo_rows *rows) {

@@ -15,6 +15,7 @@
 #define HDO_TRANSPORT_MPI_TP_MPI_H
 
 #include <mpi.h>
+#include <stdatomic.h>
 
 #include "base/arena.h"
 #include "transport/transport.h"
@@ -33,6 +34,7 @@ typedef struct slot { /* a pair with one local node */
     int mine, other, owner, pair;
     bool shared; /* the other row is in common memory: nothing to send */
     bool sent;
+    int next_ready; /* -1: the last */
 } slot;
 
 typedef struct shared_head shared_head; /* memory in common with another rank: see mpi_shared.c */
@@ -58,6 +60,7 @@ typedef struct mpi_tp {
     shared_head **shared; /* (ranks): of those on this machine, this one included; NULL: by messages */
     int chunks;           /* of a row */
     int n_slots;
+    atomic_int ready;  /* slots whose rows may leave, a list put together by all threads; -1: none */
     slot *slots;       /* (count) */
     int *slot_of_pair; /* (n / 2 + 1) */
     int *slot_of_node; /* (count) */
@@ -96,7 +99,7 @@ static inline void mpi_move(mpi_tp *t) {
 }
 
 hdo_status mpi_exchange_begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e);
-void mpi_exchange_ready(hdo_transport *t, const hdo_rows *rows, int node);
+void mpi_exchange_ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener);
 void mpi_exchange_send(hdo_transport *t, const hdo_rows *rows);
 hdo_status mpi_exchange_wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
                              float **peer, hdo_error *e);
