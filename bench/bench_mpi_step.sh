@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Seconds a step: the simulator with 2 threads against 2 ranks with 1 thread each, in turns; and the speed of a fast rank
-# beside one that is 4 times slower, synchronous and asynchronous. Least of REPS runs. Prints CSV.
+# Seconds a step: the simulator with 2 threads against 2 ranks with 1 thread each, in turns, rows in memory in common and
+# by messages; and the speed of a fast rank beside one that is 4 times slower, synchronous and asynchronous. Least of
+# REPS runs. Prints CSV.
 #
 #   bench/bench_mpi_step.sh HDO [REPS [FIGURE.svg]]
 set -eu
@@ -23,11 +24,14 @@ for shape in e2 cnn2; do
         # shellcheck disable=SC2086
         {
             "$hdo" run $options --threads 2 -q --json --force -o s | step >>"$shape.sim"
-            HDO_MPI=openmpi "$hdo" run $options --threads 1 -q --json --force -o m --engine mpi --np 2 | step >>"$shape.openmpi"
-            HDO_MPI=mpich "$hdo" run $options --threads 1 -q --json --force -o m --engine mpi --np 2 | step >>"$shape.mpich"
+            for b in openmpi mpich; do
+                run() { HDO_MPI=$b "$hdo" run $options --threads 1 -q --json --force -o m --engine mpi --np 2 "$@"; }
+                run | step >>"$shape.$b"
+                run --set mpi.shared=false | step >>"$shape.$b-messages"
+            done
         }
     done
-    for b in sim openmpi mpich; do echo "step,$shape,$b,$reps,$(least <"$shape.$b")"; done
+    for b in sim openmpi mpich openmpi-messages mpich-messages; do echo "step,$shape,$b,$reps,$(least <"$shape.$b")"; done
 done
 # Two ranks; the second sleeps three times its step. What counts is the first one's speed.
 slow="demo --population 8fo+24zo --set population.zo.estimator=fd --set population.zo.rv=512 --eval-every 0 --max-steps 150"

@@ -116,7 +116,9 @@ static int guard(pid_t pid, const char *stop_file) {
 
 static int verdict(int status, const cli_launch *l) {
     if (g_stops > 0) return 128 + (int)g_stop;
-    if (WIFEXITED(status) && WEXITSTATUS(status) < 128 && WEXITSTATUS(status) != SIGKILL) return WEXITSTATUS(status);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
+    bool asked = code == 128 + SIGINT || code == 128 + SIGTERM; /* of a rank, not of us: it has saved and stopped all */
+    if (asked || (code < 128 && code != SIGKILL)) return code;
     fprintf(stderr, "hdo: error: a rank was killed, and with it the job%s%s%s\n",
             l->dir != NULL ? "; if it saved a checkpoint, hdo run --resume " : "", l->dir != NULL ? l->dir : "",
             l->dir != NULL ? " --engine mpi --np N continues from it" : "");

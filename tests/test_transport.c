@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — where nodes are: blocks, roles, owners; the simulator's transport; plug-ins. */
+/* SPDX-License-Identifier: Apache-2.0 — where nodes are: blocks, roles, owners; the simulator's transport; plug-ins;
+ * rows that ranks put together without meeting. */
 #include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
@@ -154,14 +155,15 @@ static void test_inproc_is_one_rank_with_everything(void **state) {
     assert_int_equal(hdo__inproc_create(&t, 6, &e), HDO_OK);
     assert_true(t->rank == 0 && t->ranks == 1 && t->n == 6 && t->first == 0 && t->count == 6);
     assert_int_equal(hdo__transport_owner(t, 5), 0);
-    float X[6 * 16];
-    hdo_rows rows = {.X = X, .ld = 16, .len = 10, .count = 6};
+    hdo_rows rows = {.ld = 16, .len = 10, .count = 6};
+    assert_int_equal(t->ops->reserve(t, &rows, &e), HDO_OK);
     hdo_pair pair = {.a = 1, .b = 4};
     hdo_plan plan = {.pairs = &pair, .n_pairs = 1};
     float *mine, *peer;
     assert_int_equal(t->ops->exchange_begin(t, &plan, &rows, 0, &e), HDO_OK);
+    t->ops->exchange_send(t, &rows);
     assert_int_equal(t->ops->exchange_wait(t, &plan, &rows, 0, &mine, &peer, &e), HDO_OK);
-    assert_true(mine == X + 16 && peer == X + 64);
+    assert_true(mine == rows.X + 16 && peer == rows.X + 64);
     double v[3] = {1.0, 2.0, 3.0};
     int calls = 0;
     assert_int_equal(t->ops->relay(t, v, sizeof v[0], 3, add_three, &calls, &e), HDO_OK);
@@ -170,6 +172,79 @@ static void test_inproc_is_one_rank_with_everything(void **state) {
     assert_int_equal(t->ops->agree(t, HDO_E_OBJECTIVE, &say, NULL, 0, &e), HDO_E_OBJECTIVE);
     assert_int_equal(say, HDO_SAY_STOP);
     t->ops->destroy(t);
+}
+
+static hdo_group group_of(const double *loss, int n) {
+    hdo_group g = {.loss_min = loss[0], .loss_max = loss[0], .acc_mean = 0.1 * loss[0]};
+    double var = 0.0;
+    for (int i = 0; i < n; i++) {
+        g.loss_mean += loss[i] / n;
+        g.loss_min = fmin(g.loss_min, loss[i]);
+        g.loss_max = fmax(g.loss_max, loss[i]);
+    }
+    for (int i = 0; i < n; i++) var += (loss[i] - g.loss_mean) * (loss[i] - g.loss_mean) / n;
+    g.loss_std = sqrt(var);
+    return g;
+}
+
+static void test_groups_merge_to_the_whole(void **state) {
+    static const double loss[] = {3.0, 1.0, 4.0, 1.5, 9.0, 2.0};
+    (void)state;
+    hdo_group whole = group_of(loss, 6), sum = {0}, one = group_of(loss, 2), two = group_of(loss + 2, 4);
+    hdo__group_merge(&sum, 0.0, &one, 2.0);
+    hdo__group_merge(&sum, 2.0, &two, 4.0);
+    hdo__group_merge(&sum, 6.0, &one, 0.0);
+    assert_true(fabs(sum.loss_mean - whole.loss_mean) < 1e-12 && fabs(sum.loss_std - whole.loss_std) < 1e-12);
+    assert_true(sum.loss_min == 1.0 && sum.loss_max == 9.0);
+    assert_true(fabs(sum.acc_mean - (2.0 * 0.3 + 4.0 * 0.4) / 6.0) < 1e-12);
+}
+
+static void say_part(hdo_async_rows *a, int rank, int64_t step) {
+    double loss[2] = {(double)step + rank, (double)step - rank};
+    hdo_group g = group_of(loss, 2);
+    hdo_async_part p = {.step = step, .train_loss = rank, .counts = {1, 2, 3, 4, 5}};
+    p.nodes.node0_loss = p.nodes.node0_acc = rank == 0 ? 0.5 : (double)NAN;
+    hdo__async_rows_class(a, step, rank, 2, &g);
+    hdo__async_rows_part(a, &p, 2, 0.0);
+}
+
+/* Rank 1 runs ahead; rows come out in order, when the slow rank has come by, with both ranks' figures. */
+static void test_async_rows_wait_for_the_slowest(void **state) {
+    hdo_async_rows a;
+    hdo_row row;
+    (void)state;
+    assert_int_equal(hdo__async_rows_init(&a, 10, 50, 2), HDO_OK);
+    for (int64_t s = 10; s <= 50; s += 10) say_part(&a, 1, s);
+    assert_false(hdo__async_rows_take(&a, &row));
+    say_part(&a, 0, 10);
+    say_part(&a, 0, 20);
+    for (int64_t s = 10; s <= 20; s += 10) {
+        assert_true(hdo__async_rows_take(&a, &row));
+        assert_true(row.step == s && row.n_classes == 2 && row.all.loss_mean == (double)s);
+        assert_true(row.cls[1].loss_max == (double)(s + 1) && row.all.loss_max == (double)(s + 1));
+        assert_true(row.interactions == 2 && row.jvp == 10 && row.train_loss == 0.5);
+        assert_true(row.node0_loss == 0.5 && isnan(row.gamma) && isnan(row.mu_loss));
+    }
+    assert_false(hdo__async_rows_take(&a, &row));
+    hdo__async_rows_clear(&a);
+}
+
+/* No room for a rank that is too far ahead: that row is left out, later ones still come. */
+static void test_async_rows_are_left_out_beyond_the_room(void **state) {
+    hdo_async_rows a;
+    hdo_row row;
+    (void)state;
+    assert_int_equal(hdo__async_rows_init(&a, 1, 3, 2), HDO_OK); /* four places */
+    for (int64_t s = 1; s <= 5; s++) say_part(&a, 1, s);         /* 5 would take the place of 1 */
+    for (int64_t s = 1; s <= 5; s++) say_part(&a, 0, s);
+    int64_t taken = 0;
+    while (hdo__async_rows_take(&a, &row)) assert_int_equal(row.step, ++taken);
+    assert_int_equal(taken, 4);
+    say_part(&a, 0, 9);
+    say_part(&a, 1, 9);
+    assert_true(hdo__async_rows_take(&a, &row));
+    assert_int_equal(row.step, 9);
+    hdo__async_rows_clear(&a);
 }
 
 /* A plug-in of another version must not be used: it says so before it touches MPI. */
@@ -207,6 +282,9 @@ int main(void) {
         cmocka_unit_test(test_roles_are_kept),
         cmocka_unit_test(test_roles_that_cannot_be_kept_are_refused),
         cmocka_unit_test(test_inproc_is_one_rank_with_everything),
+        cmocka_unit_test(test_groups_merge_to_the_whole),
+        cmocka_unit_test(test_async_rows_wait_for_the_slowest),
+        cmocka_unit_test(test_async_rows_are_left_out_beyond_the_room),
         cmocka_unit_test(test_plugin_of_another_version_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

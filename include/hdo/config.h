@@ -181,6 +181,7 @@ typedef struct hdo_mpi_config {
     char roles[HDO_SPEC_MAX]; /* "0:fo,1-3:zo,hostname:zo": what a rank or host may be given; empty: anything */
     double deadline_s;        /* a rank that keeps others waiting this long ends the job */
     int64_t chunk;            /* bytes of one message */
+    bool shared;              /* ranks of one machine average in memory in common instead of by messages */
     double memory;            /* bytes a rank may use; 0: its share of what its host has free */
     bool async;               /* no steps in common: every rank at its own pace */
     char slow[HDO_NAME_MAX];  /* "2:4": rank 2 takes 4 times as long for its local steps, to study stragglers */

@@ -234,6 +234,8 @@ static const hdo_option mpi_options[] = {
     POSITIVE(T, deadline_s, SECONDS_MAX, "s",
              "a rank that keeps the others waiting this long ends the job, and is named"),
     INT(T, chunk, 4096, 1 << 30, "bytes", "models travel in messages of this size"),
+    BOOL(T, shared,
+         "ranks of one machine average in memory they have in common; false: by messages, as between machines"),
     REAL(T, memory, 0, 1e15, "bytes", "what a rank may use; 0: its share of what its host has free"),
     BOOL(T, async, "no steps in common: every rank goes at its own pace; results then depend on timing"),
     TEXT(T, slow, NULL, "\"2:4\": rank 2 takes 4 times as long for its local steps, to study stragglers; empty: none"),
@@ -374,6 +376,7 @@ void hdo_config_default(hdo_config *c) {
     put_word(&c->engine, HDO_ENGINE_SIM);
     c->mpi.deadline_s = 300;
     c->mpi.chunk = 1 << 20;
+    c->mpi.shared = true;
     model_default(&c->model);
     data_default(&c->data);
     PUT(c->mixing.kind, "matching");

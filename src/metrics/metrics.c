@@ -134,37 +134,83 @@ static hdo_group group_of(const hdo_metrics *m, int first, int last, double samp
     return g;
 }
 
+void hdo__group_merge(hdo_group *a, double na, const hdo_group *b, double nb) {
+    if (nb <= 0.0) return;
+    if (na <= 0.0) {
+        *a = *b;
+        return;
+    }
+    double n = na + nb, apart = b->loss_mean - a->loss_mean;
+    double var = (na * a->loss_std * a->loss_std + nb * b->loss_std * b->loss_std + apart * apart * na * nb / n) / n;
+    a->loss_mean += apart * nb / n;
+    a->loss_std = sqrt(var);
+    a->loss_min = b->loss_min < a->loss_min ? b->loss_min : a->loss_min;
+    a->loss_max = b->loss_max > a->loss_max ? b->loss_max : a->loss_max;
+    a->acc_mean += (b->acc_mean - a->acc_mean) * nb / n;
+}
+
+static double n_samples(const hdo_metrics *m) {
+    return m->val == NULL ? 1.0 : (double)m->val->count;
+}
+
+static double accuracy(const hdo_metrics *m, int64_t correct) {
+    return m->f->has_accuracy ? (double)correct / n_samples(m) : (double)NAN;
+}
+
+/* Losses of the local nodes into `all`, and of the mean model if it is wanted here. */
+static hdo_status evaluate_here(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, bool mean_here) {
+    size_t cells = (size_t)m->n_blocks * (size_t)m->n_slots;
+    memset(m->loss, 0, cells * sizeof(double));
+    memset(m->correct, 0, cells * sizeof(int64_t));
+    eval_ctx c = {.m = m, .rows = rows, .slots = rows->count + (mean_here ? 1 : 0), .st = HDO_OK};
+    hdo__team_run(team, n_model_blocks(m) * m->n_blocks, eval_task, &c);
+    for (int i = 0; i < c.slots; i++) {
+        for (int b = 1; b < m->n_blocks; b++) {
+            m->loss[i] += m->loss[(size_t)b * (size_t)m->n_slots + (size_t)i];
+            m->correct[i] += m->correct[(size_t)b * (size_t)m->n_slots + (size_t)i];
+        }
+        m->loss[i] /= n_samples(m);
+        if (i < rows->count) m->all[rows->first + i] = (hdo_node_figure){m->loss[i], m->correct[i]};
+    }
+    return c.st;
+}
+
+hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_metrics_part *p) {
+    *p = (hdo_metrics_part){.node0_loss = (double)NAN, .node0_acc = (double)NAN};
+    hdo_status st = evaluate_here(m, rows, team, false);
+    if (st != HDO_OK) return st;
+    for (int k = 0; k < m->n_classes; k++) {
+        int first = m->class_first[k], last = m->class_first[k + 1], end = rows->first + rows->count;
+        first = first > rows->first ? first : rows->first;
+        last = last < end ? last : end;
+        p->nodes[k] = last > first ? last - first : 0;
+        if (last > first) p->cls[k] = group_of(m, first, last, n_samples(m));
+    }
+    if (rows->first == 0) {
+        p->node0_loss = m->all[0].loss;
+        p->node0_acc = accuracy(m, m->all[0].correct);
+    }
+    return HDO_OK;
+}
+
 hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e) {
     hdo_status st = HDO_OK;
     row->gamma = (double)NAN;
     if (m->mean_model || m->consensus) st = hdo__metrics_consensus(m, rows, team, &row->gamma, e);
     if (st != HDO_OK) return st;
     bool mean_here = m->mean_model && m->transport->rank == 0;
-    size_t cells = (size_t)m->n_blocks * (size_t)m->n_slots;
-    memset(m->loss, 0, cells * sizeof(double));
-    memset(m->correct, 0, cells * sizeof(int64_t));
-    eval_ctx c = {.m = m, .rows = rows, .slots = rows->count + (mean_here ? 1 : 0), .st = HDO_OK};
-    hdo__team_run(team, n_model_blocks(m) * m->n_blocks, eval_task, &c);
-    if (c.st != HDO_OK) hdo__fail(e, c.st, "evaluation failed: %s", hdo_status_text(c.st));
-    double samples = m->val == NULL ? 1.0 : (double)m->val->count;
-    for (int i = 0; i < c.slots; i++) {
-        for (int b = 1; b < m->n_blocks; b++) {
-            m->loss[i] += m->loss[(size_t)b * (size_t)m->n_slots + (size_t)i];
-            m->correct[i] += m->correct[(size_t)b * (size_t)m->n_slots + (size_t)i];
-        }
-        m->loss[i] /= samples;
-        if (i < rows->count) m->all[rows->first + i] = (hdo_node_figure){m->loss[i], m->correct[i]};
-    }
-    st = m->transport->ops->agree(m->transport, c.st, &(unsigned){0}, m->all, sizeof *m->all, e);
+    st = evaluate_here(m, rows, team, mean_here);
+    if (st != HDO_OK) hdo__fail(e, st, "evaluation failed: %s", hdo_status_text(st));
+    st = m->transport->ops->agree(m->transport, st, &(unsigned){0}, m->all, sizeof *m->all, e);
     if (st != HDO_OK) return st;
+    double samples = n_samples(m);
     row->all = group_of(m, 0, m->transport->n, samples);
     row->n_classes = m->n_classes;
     for (int k = 0; k < m->n_classes; k++) row->cls[k] = group_of(m, m->class_first[k], m->class_first[k + 1], samples);
-    bool acc = m->f->has_accuracy;
     row->node0_loss = m->all[0].loss;
-    row->node0_acc = acc ? (double)m->all[0].correct / samples : (double)NAN;
+    row->node0_acc = accuracy(m, m->all[0].correct);
     row->mu_loss = mean_here ? m->loss[rows->count] : (double)NAN;
-    row->mu_acc = mean_here && acc ? (double)m->correct[rows->count] / samples : (double)NAN;
+    row->mu_acc = mean_here ? accuracy(m, m->correct[rows->count]) : (double)NAN;
     return HDO_OK;
 }
 

@@ -42,6 +42,17 @@ size_t hdo__metrics_work_bytes(const hdo_metrics *m); /* arena bytes of each thr
  * the mean model is known to rank 0 only. */
 hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e);
 
+typedef struct hdo_metrics_part { /* the same, of this rank's nodes alone */
+    int nodes[HDO_CLASSES_MAX];   /* of each class here */
+    hdo_group cls[HDO_CLASSES_MAX];
+    double node0_loss, node0_acc; /* NaN where node 0 is not */
+} hdo_metrics_part;
+
+/* Without the other ranks. rows: the local ones, or a copy of them. */
+hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_metrics_part *p);
+/* a, over na nodes, becomes what it is over those and the nb nodes of b. */
+void hdo__group_merge(hdo_group *a, double na, const hdo_group *b, double nb);
+
 /* Validation loss of one model that is not in the population. */
 hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, double *loss);
 

@@ -30,7 +30,7 @@
 #include "base/vec.h"
 
 enum { IDLE_NS = 50000 };
-enum { OFFER, ANSWER, BEAT, BEAT_BACK, SAY, SAID, DONE, END }; /* word[0] of a message */
+enum { OFFER, ANSWER, BEAT, BEAT_BACK, SAY, SAID, CLASS, PART, DONE, END }; /* word[0] of a message */
 enum { LIVE, LEAVING, GONE };
 
 typedef struct offer {
@@ -45,7 +45,7 @@ struct hdo_async {
     pthread_t thread;
     bool started;
     pthread_mutex_t *lock; /* (count): one per row */
-    pthread_mutex_t queue; /* offers and statistics */
+    pthread_mutex_t queue; /* offers, statistics, figures */
     offer waiting[HDO_OFFERS_MAX];
     bool *is_out;                 /* (count): the node has an offer out */
     int n_waiting, n_out, offers; /* offers not yet sent; offers without an answer, those included */
@@ -53,8 +53,11 @@ struct hdo_async {
     _Atomic unsigned said; /* by anybody, as far as known */
     _Atomic int state;
     hdo_async_stats stats;
-    int done, *is_done; /* rank 0: who has finished */
-    double *heard_s;    /* (ranks): when; others keep entry 0 only */
+    hdo_async_part part; /* to be sent to rank 0 */
+    bool has_part;
+    hdo_async_rows curve; /* rank 0 */
+    int done, *is_done;   /* rank 0: who has finished */
+    double *heard_s;      /* (ranks): when; others keep entry 0 only */
     hdo_status st;
     hdo_error error;
 
@@ -124,10 +127,61 @@ int hdo__async_mix(hdo_async *a, const hdo_plan *plan, int64_t step) {
 
 /* ---- the thread that talks ---- */
 
-static void tell(hdo_async *a, int to, int64_t kind, int64_t value) {
-    hdo_message m = {.word = {kind, value}};
-    while (!a->t->ops->post(a->t, to, &m) && atomic_load(&a->state) != GONE) { /* small ones leave soon */
+static void post_small(hdo_async *a, int to, const hdo_message *m) {
+    while (!a->t->ops->post(a->t, to, m) && atomic_load(&a->state) != GONE) { /* small ones leave soon */
     }
+}
+
+static void tell(hdo_async *a, int to, int64_t kind, int64_t value) {
+    post_small(a, to, &(hdo_message){.word = {kind, value}});
+}
+
+/* A message of figures: kind, step, a number, then reals as they are in memory. */
+enum { CLASS_REALS = 5, PART_REALS = 4, PART_WORDS = 2 + PART_REALS + HDO_COUNTS };
+_Static_assert((int)PART_WORDS <= (int)HDO_MESSAGE_WORDS && 4 + (int)CLASS_REALS <= (int)HDO_MESSAGE_WORDS, "they fit");
+_Static_assert(sizeof(hdo_group) == CLASS_REALS * sizeof(int64_t), "hdo_group");
+
+static void send_part(hdo_async *a) {
+    pthread_mutex_lock(&a->queue);
+    bool any = a->has_part;
+    hdo_async_part p = a->part;
+    pthread_mutex_unlock(&a->queue);
+    if (!any) return;
+    for (int k = 0; k < HDO_CLASSES_MAX; k++) {
+        if (p.nodes.nodes[k] == 0) continue;
+        hdo_message m = {.word = {CLASS, p.step, k, p.nodes.nodes[k]}};
+        memcpy(&m.word[4], &p.nodes.cls[k], sizeof p.nodes.cls[k]);
+        post_small(a, 0, &m);
+    }
+    hdo_message m = {.word = {PART, p.step}};
+    memcpy(&m.word[2], (double[PART_REALS]){p.nodes.node0_loss, p.nodes.node0_acc, p.train_loss, p.mg},
+           PART_REALS * sizeof(double));
+    memcpy(&m.word[2 + PART_REALS], p.counts, sizeof p.counts);
+    post_small(a, 0, &m);
+    pthread_mutex_lock(&a->queue);
+    a->has_part = false;
+    pthread_mutex_unlock(&a->queue);
+}
+
+static void take_class(hdo_async *a, const hdo_message *m) {
+    hdo_group g;
+    memcpy(&g, &m->word[4], sizeof g);
+    pthread_mutex_lock(&a->queue);
+    hdo__async_rows_class(&a->curve, m->word[1], (int)m->word[2], (int)m->word[3], &g);
+    pthread_mutex_unlock(&a->queue);
+}
+
+static void take_part(hdo_async *a, int from, const hdo_message *m) {
+    double real[PART_REALS];
+    memcpy(real, &m->word[2], sizeof real);
+    hdo_async_part p = {.step = m->word[1],
+                        .nodes = {.node0_loss = real[0], .node0_acc = real[1]},
+                        .train_loss = real[2],
+                        .mg = real[3]};
+    memcpy(p.counts, &m->word[2 + PART_REALS], sizeof p.counts);
+    pthread_mutex_lock(&a->queue);
+    hdo__async_rows_part(&a->curve, &p, a->t->held[from], hdo__now_s());
+    pthread_mutex_unlock(&a->queue);
 }
 
 static void take_offer(hdo_async *a, int from, hdo_message *m) {
@@ -175,6 +229,8 @@ static void take(hdo_async *a, int from, hdo_message *m) {
         for (int r = 1; r < a->t->ranks; r++) tell(a, r, SAID, (int64_t)atomic_load(&a->said));
         break;
     case SAID: atomic_fetch_or(&a->said, (unsigned)m->word[1]); break;
+    case CLASS: take_class(a, m); break;
+    case PART: take_part(a, from, m); break;
     case DONE:
         if (!a->is_done[from]) a->done++;
         a->is_done[from] = 1;
@@ -227,7 +283,7 @@ static bool lost_somebody(hdo_async *a, double now) {
 
 static bool nothing_out(hdo_async *a) {
     pthread_mutex_lock(&a->queue);
-    bool none = a->n_out == 0;
+    bool none = a->n_out == 0 && !a->has_part;
     pthread_mutex_unlock(&a->queue);
     return none;
 }
@@ -247,6 +303,7 @@ static void *talk(void *p) {
             busy = true;
         }
         send_offers(a);
+        send_part(a);
         double now = hdo__now_s();
         unsigned said = atomic_load(&a->said);
         if (said != told) {
@@ -277,6 +334,36 @@ static void *talk(void *p) {
     return NULL;
 }
 
+/* ---- figures ---- */
+
+void hdo__async_report(hdo_async *a, const hdo_async_part *p) {
+    for (;;) {
+        pthread_mutex_lock(&a->queue);
+        bool room = !a->has_part;
+        if (room) {
+            a->part = *p;
+            a->part.counts[0] += (int64_t)a->stats.exchanges;
+            a->part.counts[1] += 2 * (int64_t)a->stats.exchanges * (int64_t)(a->rows->len * sizeof(float));
+            a->has_part = a->t->rank != 0;
+        }
+        if (room && a->t->rank == 0) {
+            for (int k = 0; k < HDO_CLASSES_MAX; k++)
+                hdo__async_rows_class(&a->curve, p->step, k, p->nodes.nodes[k], &p->nodes.cls[k]);
+            hdo__async_rows_part(&a->curve, &a->part, a->rows->count, hdo__now_s());
+        }
+        pthread_mutex_unlock(&a->queue);
+        if (room || atomic_load(&a->state) == GONE) return;
+        nanosleep(&(struct timespec){.tv_nsec = IDLE_NS}, NULL); /* the last one is just leaving */
+    }
+}
+
+bool hdo__async_row(hdo_async *a, hdo_row *row) {
+    pthread_mutex_lock(&a->queue);
+    bool any = hdo__async_rows_take(&a->curve, row);
+    pthread_mutex_unlock(&a->queue);
+    return any;
+}
+
 /* ---- life ---- */
 
 unsigned hdo__async_say(hdo_async *a, unsigned say) {
@@ -295,7 +382,9 @@ static void add_stats(void *ctx, void *v, size_t first, size_t count) {
     sum->stale_max = fmax(sum->stale_max, own->stale_max);
     sum->gap_sum += own->gap_sum;
     sum->gap_max = fmax(sum->gap_max, own->gap_max);
-    for (int k = 0; k < 5; k++) sum->counts[k] += own->counts[k];
+    for (int k = 0; k < HDO_COUNTS; k++) sum->counts[k] += own->counts[k];
+    sum->loss_sum += own->loss_sum;
+    sum->mg_sum += own->mg_sum;
     if (sum->step_s_min <= 0.0 || own->step_s_min < sum->step_s_min) sum->step_s_min = own->step_s_min;
     sum->step_s_max = fmax(sum->step_s_max, own->step_s_max);
 }
@@ -322,7 +411,7 @@ static hdo_status residual(hdo_async *a, double *out, hdo_error *e) {
     return st;
 }
 
-hdo_status hdo__async_finish(hdo_async *a, double step_s, unsigned *say, hdo_async_stats *s, hdo_error *e) {
+hdo_status hdo__async_finish(hdo_async *a, unsigned *say, hdo_async_stats *s, hdo_error *e) {
     int live = LIVE;
     atomic_compare_exchange_strong(&a->state, &live, LEAVING);
     if (a->started) pthread_join(a->thread, NULL);
@@ -332,31 +421,34 @@ hdo_status hdo__async_finish(hdo_async *a, double step_s, unsigned *say, hdo_asy
         return a->st;
     }
     *say = atomic_load(&a->said);
-    a->stats.step_s_min = a->stats.step_s_max = step_s;
+    a->stats.step_s_min = a->stats.step_s_max = s->step_s_min;
+    a->stats.loss_sum = s->loss_sum;
+    a->stats.mg_sum = s->mg_sum;
     memcpy(a->stats.counts, s->counts, sizeof s->counts);
     *s = (hdo_async_stats){0};
     hdo_status st = a->t->ops->relay(a->t, s, sizeof *s, 1, add_stats, &a->stats, e);
     return st == HDO_OK ? residual(a, &s->residual, e) : st;
 }
 
-hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_rows *rows, double deadline_s, const float *x0,
-                             size_t d, hdo_error *e) {
+hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_rows *rows, const hdo_async_setup *s,
+                             hdo_error *e) {
     hdo_async *a = hdo__alloc(sizeof *a);
     *out = NULL;
     if (a == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the asynchronous engine");
     a->t = t;
     a->rows = rows;
-    a->deadline_s = deadline_s;
-    a->d = d;
-    a->x0 = x0;
+    a->deadline_s = s->deadline_s;
+    a->d = s->d;
+    a->x0 = s->x0;
     a->lock = hdo__alloc((size_t)rows->count * sizeof *a->lock);
     a->offers = hdo__transport_offers(t);
     a->is_out = hdo__alloc((size_t)rows->count * sizeof(bool));
     a->is_done = hdo__alloc((size_t)t->ranks * sizeof(int));
     a->heard_s = hdo__alloc((size_t)t->ranks * sizeof(double));
-    if (x0 != NULL) a->drift = hdo__alloc(d * sizeof(double));
-    if (a->lock == NULL || a->is_out == NULL || a->is_done == NULL || a->heard_s == NULL ||
-        (x0 != NULL && a->drift == NULL)) {
+    if (s->x0 != NULL) a->drift = hdo__alloc(s->d * sizeof(double));
+    hdo_status st = hdo__async_rows_init(&a->curve, t->rank == 0 ? s->eval_every : 0, s->steps, t->ranks);
+    if (st != HDO_OK || a->lock == NULL || a->is_out == NULL || a->is_done == NULL || a->heard_s == NULL ||
+        (s->x0 != NULL && a->drift == NULL)) {
         hdo__async_destroy(a);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the asynchronous engine");
     }
@@ -382,5 +474,6 @@ void hdo__async_destroy(hdo_async *a) {
     hdo__free(a->is_done);
     hdo__free(a->heard_s);
     hdo__free(a->drift);
+    hdo__async_rows_clear(&a->curve);
     hdo__free(a);
 }

@@ -106,7 +106,6 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__dataset_destroy(r->train);
     hdo__dataset_destroy(r->val);
     if (r->transport != NULL) r->transport->ops->destroy(r->transport);
-    hdo__free(r->rows.X);
     hdo__free(r->momentum);
     hdo__free(r->batches);
     hdo__free(r->result);
@@ -116,6 +115,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r->clock_s);
     hdo__free(r->y);
     hdo__free(r->start);
+    hdo__free(r->seen);
     hdo__free(r->mine);
     hdo__free(r->peer);
     hdo__free(r);

@@ -74,9 +74,7 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     }
     r->batches[i]++;
     hdo__arena_rewind(w->arena, mark);
-    /* the transport speaks on one thread only: rows stepped on the others leave when all steps are done */
-    if (r->in_exchange && w->arena == &r->team.arena[0])
-        r->transport->ops->exchange_ready(r->transport, &r->rows, node);
+    if (r->in_exchange) r->transport->ops->exchange_ready(r->transport, &r->rows, node, w->arena == &r->team.arena[0]);
 }
 
 typedef struct step_ctx {
@@ -175,6 +173,20 @@ static hdo_status add_to_weighted_average(hdo_run *r, hdo_error *e) {
     return HDO_OK;
 }
 
+/* Pairs of two local nodes, or those with one. */
+static hdo_status average_pairs(hdo_run *r, const hdo_plan *plan, bool far, hdo_error *e) {
+    hdo_transport *t = r->transport;
+    hdo_status st = HDO_OK;
+    for (int k = 0; k < plan->n_pairs && st == HDO_OK; k++) {
+        bool is_far = hdo__transport_local(t, plan->pairs[k].a) != hdo__transport_local(t, plan->pairs[k].b);
+        r->mine[k] = NULL;
+        if (is_far == far) st = t->ops->exchange_wait(t, plan, &r->rows, k, &r->mine[k], &r->peer[k], e);
+    }
+    step_ctx c = {.r = r, .plan = plan, .n = plan->n_pairs};
+    if (st == HDO_OK) run_tasks(r, &c, average_task);
+    return st;
+}
+
 static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
     if (plan->allreduce) {
         hdo_status st = hdo__metrics_consensus(&r->metrics, &r->rows, &r->team, NULL, e);
@@ -186,14 +198,10 @@ static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
         r->bytes += 2 * (int64_t)(r->mixer.n - 1) * (int64_t)(r->rows.len * sizeof(float));
         return HDO_OK;
     }
-    const hdo_transport_ops *tp = r->transport->ops;
-    hdo_status st = HDO_OK;
-    for (int k = 0; k < plan->n_pairs && st == HDO_OK; k++) {
-        st = tp->exchange_wait(r->transport, plan, &r->rows, k, &r->mine[k], &r->peer[k], e);
-    }
+    r->transport->ops->exchange_send(r->transport, &r->rows);
+    hdo_status st = average_pairs(r, plan, false, e); /* those at hand first: meanwhile the others' rows come */
+    if (st == HDO_OK && r->transport->ranks > 1) st = average_pairs(r, plan, true, e);
     if (st != HDO_OK) return st;
-    step_ctx c = {.r = r, .plan = plan, .n = plan->n_pairs};
-    run_tasks(r, &c, average_task);
     r->interactions += plan->n_pairs;
     r->bytes += 2 * (int64_t)plan->n_pairs * (int64_t)(r->rows.len * sizeof(float));
     return HDO_OK;
@@ -285,9 +293,69 @@ static hdo_status one_step(hdo_run *r, hdo_error *e) {
     return st;
 }
 
-static void own_counts(hdo_run *r, double c[5], bool put) {
-    int64_t *count[5] = {&r->interactions, &r->bytes, &r->forward, &r->backward, &r->jvp};
-    for (int k = 0; k < 5; k++) {
+/* ---- rows ---- */
+
+static hdo_status put_row(hdo_run *r, hdo_error *e) {
+    hdo_status st = HDO_OK;
+    r->has_row = true;
+    for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) st = r->sinks[k]->ops->row(r->sinks[k], &r->row, e);
+    if (r->hooks.row != NULL && r->transport->rank == 0) r->hooks.row(r->hooks.ctx, &r->row);
+    return st;
+}
+
+static hdo_stop judge_row(const hdo_run *r) {
+    const hdo_stop_config *s = &r->config.stop;
+    const hdo_group *all = &r->row.all;
+    if (!isfinite(all->loss_mean) || all->loss_mean > s->diverged) return HDO_DIVERGED;
+    bool reached = (s->loss > 0.0 && all->loss_mean <= s->loss) || (s->accuracy > 0.0 && all->acc_mean >= s->accuracy);
+    return reached ? HDO_TARGET : HDO_RUNNING;
+}
+
+/* ---- the asynchronous engine ---- */
+
+/* Rank 0: rows that have become complete. What they mean for the run, or that they cannot be written, is said to all:
+ * the evaluation at the end then fails for everybody, with one message. */
+static void take_rows(hdo_run *r) {
+    hdo_error ignored;
+    while (hdo__async_row(r->async, &r->row)) {
+        hdo_row *row = &r->row;
+        row->parallel_time = (double)row->step;
+        for (int k = 0; k < r->n_classes; k++) row->lr[k] = hdo__schedule_lr(&r->classes[k].schedule, row->step - 1);
+        row->present = r->mixer.n;
+        row->wall_s -= r->start_s;
+        row->step_s = r->step_s;
+        row->eval_s = r->eval_s;
+        unsigned say = put_row(r, &ignored) == HDO_OK ? 0 : HDO_SAY_STOP;
+        hdo_stop why = judge_row(r);
+        if (why != HDO_RUNNING) say |= why == HDO_TARGET ? HDO_SAY_TARGET : HDO_SAY_NOT_FINITE;
+        if (say != 0) hdo__async_say(r->async, say);
+    }
+}
+
+/* This rank's nodes, at its own step. The others may change them meanwhile: a copy is evaluated. */
+static void evaluate_own(hdo_run *r) {
+    double t0 = hdo__now_s();
+    hdo_rows copy = r->rows;
+    copy.X = r->seen;
+    for (int i = 0; i < copy.count; i++)
+        hdo__async_read(r->async, i, r->objective->d + r->objective->n_buf, r->seen + (size_t)i * copy.ld);
+    hdo_async_part p = {.step = r->step,
+                        .train_loss = r->train_loss,
+                        .mg = r->mg,
+                        .counts = {r->interactions, r->bytes, r->forward, r->backward, r->jvp}};
+    hdo_status st = hdo__metrics_local(&r->metrics, &copy, &r->team, &p.nodes);
+    if (st == HDO_OK) {
+        hdo__async_report(r->async, &p);
+    } else {
+        hdo__run_log(r, HDO_LOG_WARN, "evaluation failed: %s", hdo_status_text(st));
+        hdo__async_say(r->async, HDO_SAY_NOT_FINITE);
+    }
+    r->eval_s += hdo__now_s() - t0;
+}
+
+static void own_counts(hdo_run *r, double c[HDO_COUNTS], bool put) {
+    int64_t *count[HDO_COUNTS] = {&r->interactions, &r->bytes, &r->forward, &r->backward, &r->jvp};
+    for (int k = 0; k < HDO_COUNTS; k++) {
         if (put) {
             *count[k] = (int64_t)c[k];
         } else {
@@ -300,14 +368,22 @@ static void own_counts(hdo_run *r, double c[5], bool put) {
 static hdo_status end_async(hdo_run *r, hdo_error *e) {
     unsigned say = 0;
     own_counts(r, r->drifted.counts, false);
-    hdo_status st = hdo__async_finish(r->async, r->step_s / (double)(r->step > 0 ? r->step : 1), &say, &r->drifted, e);
+    r->drifted.step_s_min = r->step_s / (double)(r->step > 0 ? r->step : 1);
+    r->drifted.loss_sum = r->train_loss * (double)r->n_own;
+    r->drifted.mg_sum = r->mg * (double)r->n_own;
+    hdo_status st = hdo__async_finish(r->async, &say, &r->drifted, e);
     if (st != HDO_OK) return st;
+    r->train_loss = r->drifted.loss_sum / (double)r->mixer.n;
+    r->mg = r->drifted.mg_sum / (double)r->mixer.n;
+    take_rows(r); /* those that were completed while this rank waited */
     own_counts(r, r->drifted.counts, true);
     r->interactions += (int64_t)r->drifted.exchanges;
     r->bytes += 2 * (int64_t)r->drifted.exchanges * (int64_t)(r->rows.len * sizeof(float));
     r->said = say;
     if ((say & HDO_SAY_NOT_FINITE) != 0) {
         r->stop = HDO_DIVERGED;
+    } else if ((say & HDO_SAY_TARGET) != 0) {
+        r->stop = HDO_TARGET;
     } else if ((say & HDO_SAY_STOP) != 0) {
         r->stop = HDO_STOPPED;
     } else if ((say & HDO_SAY_TIMEOUT) != 0) {
@@ -325,7 +401,12 @@ static hdo_status one_own_step(hdo_run *r, hdo_error *e) {
     if (r->async == NULL) {
         const float *x0 = r->step == 0 ? r->start : NULL;
         if (x0 != NULL) memcpy(r->start, r->rows.X, r->rows.ld * sizeof(float));
-        st = hdo__async_create(&r->async, r->transport, &r->rows, r->config.mpi.deadline_s, x0, r->objective->d, e);
+        hdo_async_setup s = {.deadline_s = r->config.mpi.deadline_s,
+                             .x0 = x0,
+                             .d = r->objective->d,
+                             .eval_every = r->config.eval.every,
+                             .steps = r->config.warmup + r->config.steps};
+        st = hdo__async_create(&r->async, r->transport, &r->rows, &s, e);
         if (st != HDO_OK) return st;
     }
     hdo__mixer_plan(&r->mixer, r->step, &plan);
@@ -342,6 +423,7 @@ static hdo_status one_own_step(hdo_run *r, hdo_error *e) {
     r->step++;
     if (st != HDO_OK)
         hdo__run_log(r, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
+    take_rows(r);
     unsigned say = opinion(r) & ~(unsigned)HDO_SAY_SAVE;
     say = hdo__async_say(r->async, say | (finite && st == HDO_OK ? 0 : HDO_SAY_NOT_FINITE));
     return say != 0 || r->step >= r->config.warmup + r->config.steps ? end_async(r, e) : HDO_OK;
@@ -397,31 +479,18 @@ static hdo_status evaluate(hdo_run *r, hdo_error *e) {
     row->wall_s = hdo__now_s() - r->start_s;
     row->step_s = r->step_s;
     row->eval_s = r->eval_s;
-    r->has_row = true;
-    for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) st = r->sinks[k]->ops->row(r->sinks[k], row, e);
-    if (r->hooks.row != NULL && r->transport->rank == 0) r->hooks.row(r->hooks.ctx, row);
+    if (st == HDO_OK) st = put_row(r, e);
     return hdo__run_settle(r, st, e);
 }
 
 static void judge(hdo_run *r) {
-    const hdo_stop_config *s = &r->config.stop;
-    if (r->stop != HDO_RUNNING) return;
-    if (!isfinite(r->row.all.loss_mean) || r->row.all.loss_mean > s->diverged) {
-        r->stop = HDO_DIVERGED;
-    } else if (s->loss > 0.0 && r->row.all.loss_mean <= s->loss) {
-        r->stop = HDO_TARGET;
-    } else if (s->accuracy > 0.0 && r->row.all.acc_mean >= s->accuracy) {
-        r->stop = HDO_TARGET;
-    } else if (r->step >= r->config.warmup + r->config.steps) {
-        r->stop = HDO_COMPLETED;
-    }
+    if (r->stop == HDO_RUNNING) r->stop = judge_row(r);
+    if (r->stop == HDO_RUNNING && r->step >= r->config.warmup + r->config.steps) r->stop = HDO_COMPLETED;
 }
 
 bool hdo__run_due(const hdo_run *r) {
     int64_t total = r->config.warmup + r->config.steps;
     bool last = r->step >= total || r->stop != HDO_RUNNING;
-    if (r->config.mpi.async && r->transport->ranks > 1)
-        return last || r->step == 0; /* there is no common step before */
     return last || r->step == 0 || (r->config.eval.every > 0 && r->step % r->config.eval.every == 0);
 }
 
@@ -443,6 +512,7 @@ static void add_wire(void *ctx, void *v, size_t first, size_t count) {
     sum[1] += (double)t->sent_messages;
     sum[2] += t->wait_s;
     sum[3] = fmax(sum[3], t->wait_s);
+    sum[4] += (double)t->shared_bytes;
 }
 
 /* What only all ranks together can know about the end, so that afterwards any of them can be asked. */
@@ -476,8 +546,12 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
         if (r->timed_steps == TIMED_STEPS) r->quickest_s = r->timed_s;
         if (st == HDO_OK && r->config.eval.trace && r->dir[0] != '\0' && !own_time) st = trace(r, e);
         if (st == HDO_OK && hdo__run_due(r)) {
-            st = evaluate(r, e);
-            if (st == HDO_OK) judge(r);
+            if (r->async != NULL) {
+                evaluate_own(r);
+            } else {
+                st = evaluate(r, e);
+                if (st == HDO_OK) judge(r);
+            }
         }
         if (st == HDO_OK && !own_time) st = save_if_due(r, e);
     }

@@ -84,13 +84,14 @@ struct hdo_run {
     double timed_s, quickest_s;
     char dir[HDO_PATH_MAX]; /* run folder, or empty */
     char fingerprint[65];   /* of the final models, made by all ranks together when the run stops */
-    double wire[4];         /* over ranks: bytes and messages sent, seconds waited, most seconds one rank waited */
+    double wire[5];         /* over ranks: bytes and messages sent, seconds waited, most of one rank, bytes in common */
     int64_t writer;         /* process id of rank 0, for temporary names */
     int64_t saved_step;     /* of the last checkpoint; -1: none */
     double saved_s;
     hdo_async *async;        /* NULL unless mpi.async, and before the first step */
     hdo_async_stats drifted; /* its statistics, at the end */
     float *start;            /* (ld): the common start, kept for its check of the mean; NULL otherwise */
+    float *seen;             /* (count, ld): rows as they are evaluated while others change them; NULL unless async */
     double slow;             /* this rank takes that many times as long for its local steps; 1: as it is */
     int log_fd;              /* log.txt, or -1 */
     int trace_fd;            /* trace.jsonl, or -1 */

@@ -142,6 +142,7 @@ char *hdo_run_summary(const hdo_run *r) {
         hdo__json_int(&j, "ranks", r->transport->ranks);
         hdo__json_int(&j, "wire_bytes", (int64_t)r->wire[0]); /* of models, between ranks, without headers */
         hdo__json_int(&j, "wire_messages", (int64_t)r->wire[1]);
+        hdo__json_int(&j, "shared_bytes", (int64_t)r->wire[4]); /* likewise, in memory in common */
         hdo__json_real(&j, "wait_s_mean", r->wire[2] / r->transport->ranks);
         hdo__json_real(&j, "wait_s_max", r->wire[3]);
         if (r->config.mpi.async) put_async(&j, &r->drifted);

@@ -37,8 +37,11 @@ static hdo_status hash_config(const hdo_run *r, unsigned char out[32], hdo_error
 
 static hdo_status wire_transport(hdo_run *r, int n, hdo_error *e) {
     if (r->config.engine.id != HDO_ENGINE_MPI) return hdo__inproc_create(&r->transport, n, e);
-    hdo_transport_setup s = {
-        .deadline_s = r->config.mpi.deadline_s, .chunk = (size_t)r->config.mpi.chunk, .warn = warn, .ctx = r};
+    hdo_transport_setup s = {.deadline_s = r->config.mpi.deadline_s,
+                             .chunk = (size_t)r->config.mpi.chunk,
+                             .shared = r->config.mpi.shared && !r->config.mpi.async,
+                             .warn = warn,
+                             .ctx = r};
     hdo_status st = hash_config(r, s.same, e);
     if (st == HDO_OK) st = hdo__mpi_create(&r->transport, &s, e);
     if (st != HDO_OK) return st;
@@ -147,10 +150,10 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     size_t cells = (size_t)n * r->rows.ld;
     bool momentum = false;
     for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
-    hdo_status st =
-        hdo__run_check_memory(r, cells * sizeof(float) * (momentum ? 3 : 2), scratch_bytes(r) * (size_t)threads, e);
+    bool curve = r->config.mpi.async && r->config.eval.every > 0 && r->transport->ranks > 1;
+    size_t matrices = 2 + (momentum ? 1 : 0) + (curve ? 1 : 0); /* models, and those that arrive */
+    hdo_status st = hdo__run_check_memory(r, matrices * cells * sizeof(float), scratch_bytes(r) * (size_t)threads, e);
     if (st != HDO_OK) return st;
-    r->rows.X = hdo__alloc(cells * sizeof(float));
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
     r->batches = hdo__alloc((size_t)n * sizeof(int64_t));
     r->result = hdo__alloc((size_t)r->mixer.n * sizeof(hdo_node_result));
@@ -166,10 +169,11 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     if (fresh) r->fresh = hdo__alloc(r->rows.ld * sizeof(float));
     bool checked = r->config.mpi.async && r->config.eval.trace;
     if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
-    if (r->rows.X == NULL || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
-        r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
-        (fresh && r->fresh == NULL) || (checked && r->start == NULL) || r->own == NULL || r->mine == NULL ||
-        r->peer == NULL) {
+    if (curve) r->seen = hdo__alloc(cells * sizeof(float));
+    if ((momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL || r->active == NULL ||
+        r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
+        (fresh && r->fresh == NULL) || (checked && r->start == NULL) || (curve && r->seen == NULL) || r->own == NULL ||
+        r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
     }
@@ -214,7 +218,8 @@ static hdo_status init_models(hdo_run *r, hdo_error *e) {
     return HDO_OK;
 }
 
-hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
+/* Whatever a rank does for itself. */
+static hdo_status wire_own(hdo_run *r, hdo_error *e) {
     int64_t n = 0;
     for (int k = 0; k < r->config.n_classes; k++) n += r->config.population[k].count;
     hdo_status st = wire_transport(r, (int)n, e);
@@ -230,7 +235,12 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
                                     (int)r->config.population[0].count, r->config.warmup, e);
     if (st == HDO_OK) st = hdo__churn_init(&r->churn, &r->config, (int)n, e);
     if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, r->transport, e);
-    if (st == HDO_OK) st = wire_memory(r, e);
+    return st == HDO_OK ? wire_memory(r, e) : st;
+}
+
+hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
+    hdo_status st = wire_own(r, e);
+    if (r->transport != NULL) st = hdo__run_settle(r, st, e); /* rows are reserved by all ranks together, or by none */
     if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->rows, e);
     if (st == HDO_OK) st = init_models(r, e);
     if (st == HDO_OK) st = hdo__mixer_spectrum(&r->mixer, &r->spectrum);

@@ -5,13 +5,12 @@
 typedef struct inproc { /* one rank that holds everything */
     hdo_transport base;
     int start, held, order;
+    float *X;
 } inproc;
 
-static hdo_status reserve(hdo_transport *t, const hdo_rows *rows, hdo_error *e) {
-    (void)t;
-    (void)rows;
-    (void)e;
-    return HDO_OK;
+static hdo_status reserve(hdo_transport *t, hdo_rows *rows, hdo_error *e) {
+    rows->X = ((inproc *)t)->X = hdo__alloc((size_t)rows->count * rows->ld * sizeof(float));
+    return rows->X != NULL ? HDO_OK : hdo__fail(e, HDO_E_MEMORY, "out of memory for %d models", rows->count);
 }
 
 static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e) {
@@ -23,10 +22,16 @@ static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *
     return HDO_OK;
 }
 
-static void ready(hdo_transport *t, const hdo_rows *rows, int node) {
+static void ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener) {
+    (void)opener;
     (void)t;
     (void)rows;
     (void)node;
+}
+
+static void send(hdo_transport *t, const hdo_rows *rows) {
+    (void)t;
+    (void)rows;
 }
 
 static hdo_status wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine, float **peer,
@@ -76,6 +81,7 @@ static const char *host(const hdo_transport *t, int rank) {
 }
 
 static void destroy(hdo_transport *t) {
+    hdo__free(((inproc *)t)->X);
     hdo__free(t);
 }
 
@@ -84,6 +90,7 @@ static const hdo_transport_ops inproc_ops = {.name = "sim",
                                              .reserve = reserve,
                                              .exchange_begin = begin,
                                              .exchange_ready = ready,
+                                             .exchange_send = send,
                                              .exchange_wait = wait,
                                              .agree = agree,
                                              .relay = relay,

@@ -3,13 +3,14 @@
  * Finds and loads the shared object with the MPI transport. Open MPI and MPICH are different libraries with the same
  * names, so there is one object for each, and the one that fits the launcher of this process is taken:
  *
- *   HDO_MPI=openmpi|mpich, if set;   OMPI_COMM_WORLD_SIZE -> openmpi;   PMI_SIZE or MPI_LOCALNRANKS -> mpich;
+ *   HDO_MPI=openmpi|mpich, if set;   OMPI_COMM_WORLD_SIZE -> openmpi;   MPI_LOCALNRANKS or PMI_SIZE -> mpich;
  *   started by nobody: the first that is there, as a job of one rank.
  *
  * Places: $HDO_PLUGIN_PATH (one folder), beside libhdo, and the folder it was configured to be installed in.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,16 @@
 
 static const char *const flavours[] = {"openmpi", "mpich"};
 
+/* Whose mpirun started this process, if that is certain: Slurm sets PMI_SIZE for either. */
+static const char *launcher(void) {
+    if (getenv("OMPI_COMM_WORLD_SIZE") != NULL) return "openmpi";
+    return getenv("MPI_LOCALNRANKS") != NULL ? "mpich" : NULL;
+}
+
 static const char *wanted(void) {
     const char *own = getenv("HDO_MPI");
     if (own != NULL && own[0] != '\0') return own;
-    if (getenv("OMPI_COMM_WORLD_SIZE") != NULL) return "openmpi";
-    if (getenv("PMI_SIZE") != NULL || getenv("MPI_LOCALNRANKS") != NULL) return "mpich";
-    return NULL;
+    return launcher() == NULL && getenv("PMI_SIZE") != NULL ? "mpich" : launcher();
 }
 
 static bool try_dir(const char *dir, size_t dir_len, const char *flavour, char *path, size_t cap) {
@@ -68,12 +73,30 @@ const char *hdo_mpi_flavour(void) {
     return NULL;
 }
 
+/* Every process believes to be rank 0 of 1 then; only the launcher's first one speaks. */
+static hdo_status refuse_mixture(int rank, hdo_error *e, const char *fmt, ...) {
+    char text[HDO_MSG_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return hdo__fail(e, HDO_E_ENGINE, "%s", rank == 0 ? text : "");
+}
+
 hdo_status hdo__mpi_create(hdo_transport **out, const hdo_transport_setup *s, hdo_error *e) {
     char path[HDO_PATH_MAX];
     const char *want = wanted(), *flavour = hdo_mpi_flavour();
+    int rank, ranks;
+    bool launched = hdo_mpi_launched(&rank, &ranks);
     *out = NULL;
     if (want != NULL && strcmp(want, flavours[0]) != 0 && strcmp(want, flavours[1]) != 0) {
         return hdo__fail(e, HDO_E_CONFIG, "HDO_MPI is '%s', but must be openmpi or mpich", want);
+    }
+    if (launcher() != NULL && strcmp(want, launcher()) != 0) { /* MPI_Init of one under the other need not return */
+        return refuse_mixture(rank, e,
+                              "these ranks were started by the mpirun of %s, but HDO_MPI is %s: unset it, or use the "
+                              "mpirun of %s",
+                              launcher(), want, want);
     }
     if (flavour == NULL) {
         return hdo__fail(e, HDO_E_UNSUPPORTED,
@@ -92,13 +115,12 @@ hdo_status hdo__mpi_create(hdo_transport **out, const hdo_transport_setup *s, hd
     hdo_transport_open_fn open_fn;
     memcpy(&open_fn, &symbol, sizeof open_fn); /* ISO C has no cast from an object to a function */
     hdo_status st = open_fn(HDO_TRANSPORT_ABI, hdo_version(), s, out, e);
-    int rank, ranks;
-    if (st != HDO_OK || !hdo_mpi_launched(&rank, &ranks) || (*out)->ranks == ranks) return st;
-    st = hdo__fail(e, HDO_E_ENGINE,
-                   "the launcher started %d ranks, but the library of %s sees %d: it belongs to another MPI "
-                   "(HDO_MPI chooses openmpi or mpich)",
-                   ranks, flavour, (*out)->ranks);
-    (*out)->ops->destroy(*out); /* every process believes to be rank 0: nobody else can say it */
+    if (st != HDO_OK || !launched || (*out)->ranks == ranks) return st;
+    st = refuse_mixture(rank, e,
+                        "the launcher started %d ranks, but the library of %s sees %d: it belongs to another MPI "
+                        "(HDO_MPI chooses openmpi or mpich)",
+                        ranks, flavour, (*out)->ranks);
+    (*out)->ops->destroy(*out);
     *out = NULL;
     return st;
 }

@@ -4,8 +4,8 @@
  * A transport only moves bytes; averaging stays in vec.h, once.
  *
  * Every rank computes the same plan for itself. All functions are called by all ranks in the same order (the messages
- * of the asynchronous engine excepted) and from the thread that opened the transport. Each of them waits with a
- * deadline.
+ * of the asynchronous engine excepted) and, exchange_ready excepted, from the thread that opened the transport. Each of
+ * them waits with a deadline.
  */
 #ifndef HDO_TRANSPORT_TRANSPORT_H
 #define HDO_TRANSPORT_TRANSPORT_H
@@ -26,12 +26,12 @@ typedef struct hdo_rows { /* the local part of the population: row of node i is 
 } hdo_rows;
 
 /* What a rank has to say at the end of a step; all ranks learn the union. */
-enum { HDO_SAY_NOT_FINITE = 1, HDO_SAY_STOP = 2, HDO_SAY_TIMEOUT = 4, HDO_SAY_SAVE = 8 };
+enum { HDO_SAY_NOT_FINITE = 1, HDO_SAY_STOP = 2, HDO_SAY_TIMEOUT = 4, HDO_SAY_SAVE = 8, HDO_SAY_TARGET = 16 };
 
 /* Adds this rank's part to count elements of v from element first on. */
 typedef void (*hdo_relay_fn)(void *ctx, void *v, size_t first, size_t count);
 
-enum { HDO_MESSAGE_WORDS = 6, HDO_OFFERS_MAX = 16 };
+enum { HDO_MESSAGE_WORDS = 11, HDO_OFFERS_MAX = 16 };
 typedef struct hdo_message { /* of the asynchronous engine: a few words, and perhaps a row */
     int64_t word[HDO_MESSAGE_WORDS];
     float *row; /* (len) or NULL; of an arrived message: valid until the next call */
@@ -40,22 +40,26 @@ typedef struct hdo_message { /* of the asynchronous engine: a few words, and per
 typedef struct hdo_transport_ops {
     const char *name;
     void (*destroy)(hdo_transport *t);
-    hdo_status (*reserve)(hdo_transport *t, const hdo_rows *rows, hdo_error *e); /* buffers, once sizes are known */
+    /* Once sizes are known: the memory of the local rows, zero, as rows->X; buffers. All of it ends with destroy. */
+    hdo_status (*reserve)(hdo_transport *t, hdo_rows *rows, hdo_error *e);
 
     /* Before the local steps of a step: expects the rows of all pairs with exactly one local node. */
     hdo_status (*exchange_begin)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
                                  hdo_error *e);
-    /* The local step of this node is done, its row may leave. Optional: whatever is still here leaves with the first
-     * wait. */
-    void (*exchange_ready)(hdo_transport *t, const hdo_rows *rows, int node);
-    /* For pair k with at least one local node: *mine the local row, *peer the other's (a local row, or a buffer holding
-     * what arrived). *mine = NULL when neither is local. Waits until both rows may be written. */
+    /* The local step of this node is done, its row may leave; called by whatever thread did it. opener: this is the
+     * thread that opened the transport, so rows can leave at once, those of other threads too. Optional: send comes
+     * after all local steps, before the first wait, and lets go whatever is still here. */
+    void (*exchange_ready)(hdo_transport *t, const hdo_rows *rows, int node, bool opener);
+    void (*exchange_send)(hdo_transport *t, const hdo_rows *rows);
+    /* For pair k with at least one local node: *mine the local row, *peer the other's (a local row, a buffer holding
+     * what arrived, or the row itself in memory in common). Both are to be averaged before the ranks agree. *mine =
+     * NULL when neither is local or another rank does it. Waits until both rows may be written. */
     hdo_status (*exchange_wait)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
                                 float **peer, hdo_error *e);
 
-    /* The end of a step: *say becomes the union over ranks; every rank brings its own nodes' part of per_node (n
-     * entries of `each` bytes, at most HDO_SHARE_MAX; 0: nothing to share) and gets the rest. Returns the status of the
-     * lowest rank that failed (st: this rank's), its sentence in e on rank 0. */
+    /* The end of a step, when all averages are done everywhere: *say becomes the union over ranks; every rank brings
+     * its own nodes' part of per_node (n entries of `each` bytes, at most HDO_SHARE_MAX; 0: nothing to share) and gets
+     * the rest. Returns the status of the lowest rank that failed (st: this rank's), its sentence in e on rank 0. */
     hdo_status (*agree)(hdo_transport *t, hdo_status st, unsigned *say, void *per_node, size_t each, hdo_error *e);
 
     /* Hands v (n elements of `each` bytes) from rank to rank in node order, in pieces; every rank calls fn on each
@@ -81,6 +85,7 @@ struct hdo_transport { /* first member of every implementation */
     int host_ranks;                    /* ranks on this machine */
     bool broken;                       /* a peer is gone: nothing may be said any more */
     int64_t sent_bytes, sent_messages; /* of rows, by this rank */
+    int64_t shared_bytes;              /* of rows that stayed where they were, in memory in common */
     double wait_s;                     /* spent waiting for others */
     const char *(*host)(const hdo_transport *t, int rank);
 };
@@ -102,13 +107,14 @@ hdo_status hdo__inproc_create(hdo_transport **out, int n, hdo_error *e);
 typedef struct hdo_transport_setup {
     double deadline_s;
     size_t chunk;           /* bytes of one message */
+    bool shared;            /* ranks of one machine may have memory in common */
     unsigned char same[32]; /* must be equal on all ranks: version and configuration */
     void (*warn)(void *ctx, const char *message);
     void *ctx;
 } hdo_transport_setup;
 
 /* Version of everything in this header that crosses the border. */
-#define HDO_TRANSPORT_ABI 1
+#define HDO_TRANSPORT_ABI 2
 #define HDO_TRANSPORT_SYMBOL "hdo_transport_open"
 typedef hdo_status (*hdo_transport_open_fn)(int abi, const char *version, const hdo_transport_setup *s,
                                             hdo_transport **out, hdo_error *e);

@@ -14,8 +14,8 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
 case $flavour in
-    openmpi) rank_var=OMPI_COMM_WORLD_RANK; launch="mpirun.openmpi -q --oversubscribe" ;;
-    mpich) rank_var=PMI_RANK; launch="mpiexec.mpich" ;;
+    openmpi) rank_var=OMPI_COMM_WORLD_RANK; launch="mpirun.openmpi -q --oversubscribe"; other=mpich ;;
+    mpich) rank_var=PMI_RANK; launch="mpiexec.mpich"; other=openmpi ;;
 esac
 command -v "${launch%% *}" >/dev/null 2>&1 || launch="mpirun"
 
@@ -40,16 +40,19 @@ sim() { timeout 60 "$hdo" run demo $small "$@"; }
 same() { [ -n "$1" ] && [ "$1" = "$2" ]; }
 
 # ---- the same bits ----
-equal() { # name, ranks, options
+equal() { # name, ranks, options; in memory in common and by messages
     name=$1 ranks=$2
     shift 2
     rm -rf s m
     want=$(sim "$@" -o s | figures)
     bad=0
     for np in $ranks; do
-        rm -rf m
-        got=$(mpi "$@" --np "$np" -o m 2>err | figures)
-        same "$got" "$want" || { bad=1; echo "# $np ranks: $got, not $want"; sed 's/^/# /' err; }
+        for shared in true false; do
+            [ "$np" -gt 1 ] || [ $shared = true ] || continue
+            rm -rf m
+            got=$(mpi "$@" --set mpi.shared=$shared --np "$np" -o m 2>err | figures)
+            same "$got" "$want" || { bad=1; echo "# $np ranks, shared $shared: $got, not $want"; sed 's/^/# /' err; }
+        done
     done
     cmp -s <(jq -c 'del(.time)' s/metrics.jsonl) <(jq -c 'del(.time)' m/metrics.jsonl) || { bad=1; echo "# metrics.jsonl differ"; }
     ok $bad "$name on ranks $ranks equals the simulator"
@@ -62,16 +65,30 @@ equal "momentum, balanced rates, churn, trace" "3" --set population.fo.momentum=
 equal "allreduce with the weighted average" "3" --set mixing.kind=allreduce --set eval.weighted=0.01
 # plain kernels: BLAS gives figures (never parameters) other last bits when fewer models are evaluated at once
 equal "small chunks" "2" --set mpi.chunk=4096 --set data.features=300 --set kernels=ref
+equal "two threads a rank" "2" --threads 2
 want=$(sim -o s1 | sha)
 got=$(timeout 60 $launch -n 3 "$hdo" run demo $small --engine mpi -o p1 | sha)
 same "$got" "$want"; ok $? "plain mpirun joins"
-mpi --np 11 -o w1 | jq -e '.mpi.wire_bytes == .bytes_exchanged and .mpi.ranks == 11' >/dev/null
+mpi --np 11 --set mpi.shared=false -o w1 | jq -e '.mpi.wire_bytes == .bytes_exchanged and .mpi.ranks == 11' >/dev/null
 ok $? "a node a rank: the bytes on the wire are 2 x pairs x d x 4"
+mpi --np 11 -o w2 | jq -e '.mpi.shared_bytes == .bytes_exchanged and .mpi.wire_bytes == 0' >/dev/null
+ok $? "on one machine nothing is on the wire"
+# Ranks 2 and 3 believe to be on another machine: both ways in one run.
+if unshare -u true 2>/dev/null; then
+    two="$hdo run demo $small --engine mpi -o h1"
+    timeout 60 $launch -n 2 $two : -n 2 unshare -u sh -c 'hostname other && exec "$@"' sh $two >out 2>err
+    [ "$(sha <out)" = "$want" ] && jq -e '.mpi.shared_bytes > 0 and .mpi.wire_bytes > 0' out >/dev/null
+    ok $? "two machines of two ranks each"
+else
+    ok 0 "two machines of two ranks each # SKIP no host names of one's own here"
+fi
 large="demo --set model.name=quadratic --set model.dim=11800000 --set data.name=none --population 2fo --set steps=2
        --set eval.every=0 -q --json"
 want=$(timeout 60 "$hdo" run $large -o b1 | sha)
-got=$(timeout 60 "$hdo" run $large --engine mpi --np 2 -o b2 | sha)
-same "$got" "$want"; ok $? "models of 47 MB"
+for shared in true false; do
+    got=$(timeout 60 "$hdo" run $large --engine mpi --np 2 --set mpi.shared=$shared --force -o b2 | sha)
+    same "$got" "$want"; ok $? "models of 47 MB, shared $shared"
+done
 rm -rf b1 b2
 
 # ---- checkpoints across engines ----
@@ -95,8 +112,8 @@ mpi --np 2 --set mpi.memory=1000 -o x 2>err >/dev/null; code=$?
 [ $code -eq 1 ] && grep -q "rank 0 (host .*) needs" err && [ "$(grep -c error: err)" -eq 1 ]; ok $? "memory is checked at the start"
 
 # ---- one fails, all end, one message ----
-mpi --np 3 --set population.fo.lr=1e6 --set population.zo.lr=1e6 --set stop.diverged=10 -o d1 2>err >out; code=$?
-[ $code -eq 4 ] && [ "$(jq -r .outcome out)" = diverged ]; ok $? "divergence ends all ranks with 4"
+mpi --np 3 --set population.fo.lr=1e6 --set mixing.kind=none --set steps=1000 --set eval.every=0 -o d1 2>err >out; code=$?
+[ $code -eq 4 ] && [ "$(jq -r .outcome out)" = diverged ] && [ ! -s err ]; ok $? "divergence on one rank ends all with 4"
 mkdir -p here there
 for i in $(seq 60); do echo "$((i * 7 % 11)),$((i * 5 % 13)),$((i % 2))"; done >here/d.csv
 csv="$small --set data.name=csv --set data.path=d.csv --set data.train=40 --set data.val=10 --engine mpi -o x"
@@ -105,6 +122,9 @@ timeout 60 $launch -n 1 -wdir "$dir/here" "$hdo" run demo $csv : -n 2 -wdir "$di
 ok $? "an error on one rank ends all ranks with its code and one message"
 timeout 60 $launch -n 1 "$hdo" run demo $small --engine mpi -o x : -n 1 "$hdo" run demo $small --engine mpi --seed 9 -o x >out 2>err
 [ $? -eq 2 ] && grep -q "rank 1 was started with another configuration" err; ok $? "ranks that differ are found out"
+HDO_MPI=$other timeout 60 $launch -n 3 "$hdo" run demo $small --engine mpi -o x >out 2>err; code=$?
+[ $code -eq 5 ] && grep -q "started by the mpirun of $flavour, but HDO_MPI is $other" err && [ "$(grep -c . err)" -eq 1 ]
+ok $? "the plug-in of another MPI is refused in one sentence"
 
 # ---- signals ----
 # A run that will not end by itself; its ranks are found by their environment.
@@ -116,27 +136,62 @@ rank_pid() { # output folder, rank
             tr '\0' '\n' <"$p/cmdline" | head -1 | grep -q 'hdo$'; } 2>/dev/null && basename "$p" && return
     done
 }
-begin() { # output folder
-    rm -rf "$1"
-    "$hdo" run demo $long -o "$1" >out 2>err &
-    job=$!
-    for _ in $(seq 300); do # until it has saved once
-        [ -n "$(newest "$1")" ] && break
-        kill -0 $job 2>/dev/null || break
+saved() { # output folder: waits for a checkpoint beyond that of step $2
+    for _ in $(seq 300); do
+        [ "$(newest "$1")" -gt "$2" ] 2>/dev/null && return
+        kill -0 $job 2>/dev/null || return
         sleep 0.05
     done
+}
+begin() { # output folder, options
+    into=$1
+    shift
+    rm -rf "$into"
+    "$hdo" run demo $long -o "$into" "$@" >out 2>err &
+    job=$!
+    saved "$into" 0
+}
+stopped() { # output folder, step of an earlier checkpoint: ended in order, and saved where it ended
+    [ "$(jq -r .outcome "$1/summary.json")" = stopped ] && [ "$(jq .steps "$1/summary.json")" = "$(newest "$1")" ] &&
+        [ "$(newest "$1")" -gt "$2" ]
 }
 newest() { find "$1/checkpoints" -name '*.json' 2>/dev/null | sed 's/.*step-0*\([0-9]*\).json/\1/' | sort -n | tail -1; }
 begin k1
 kill -INT $job; wait $job; code=$?
-[ $code -eq 130 ] && [ "$(jq -r .outcome k1/summary.json)" = stopped ] && [ "$(jq .steps k1/summary.json)" = "$(newest k1)" ]
-ok $? "Ctrl-C saves and ends with 130"
-begin k2
-stopped=$(rank_pid k2 2)
-kill -STOP "$stopped"; wait $job; code=$?
-kill -KILL "$stopped" 2>/dev/null # its mpirun has done so already
-[ $code -eq 5 ] && grep -q "rank 2 (host .*) did not answer within 3 s" err && [ "$(grep -c 'hdo: error:' err)" -eq 1 ]
+[ $code -eq 130 ] && stopped k1 20; ok $? "Ctrl-C saves and ends with 130"
+rare="--set checkpoint.every=1000000000" # no checkpoint but those asked for
+rm -rf k1
+"$hdo" run demo $long $rare -o k1 >out 2>err & job=$!
+for _ in $(seq 200); do [ -s k1/metrics.jsonl ] && break; sleep 0.05; done
+kill -USR1 $job; saved k1 0; step=$(newest k1)
+[ -n "$step" ] && kill -0 $job; ok $? "SIGUSR1 saves and goes on"
+kill -TERM $job; wait $job; code=$?
+[ $code -eq 143 ] && stopped k1 "$step"; ok $? "SIGTERM saves and ends with 143"
+rm -rf k1
+$launch -n 3 "$hdo" run demo ${long% --np 3} $rare -o k1 >out 2>err & job=$!
+for _ in $(seq 200); do [ -s k1/metrics.jsonl ] && break; sleep 0.05; done
+kill -USR1 $job; saved k1 0; step=$(newest k1)
+[ -n "$step" ] && kill -0 $job; ok $? "SIGUSR1 to a plain mpirun saves and goes on"
+kill -TERM "$(rank_pid k1 1)"; wait $job; code=$?
+{ [ $code -eq 130 ] || [ $code -eq 143 ]; } && stopped k1 "$step"; ok $? "SIGTERM to one rank ends all, saved"
+still() { # output folder, rank, options: the rank is stopped, the others must notice; exit code in $code
+    into=$1 which=$2
+    shift 2
+    begin "$into" "$@"
+    still_pid=$(rank_pid "$into" "$which")
+    kill -STOP "$still_pid"; wait $job; code=$?
+    kill -KILL "$still_pid" 2>/dev/null # its mpirun has done so already
+}
+still k2 2
+[ $code -eq 5 ] && grep -q "rank 2 (host .*) did not answer within 3 s" err && [ "$(grep -c . err)" -eq 1 ]
 ok $? "a rank that stands still is named"
+still k2 0 --set mpi.deadline_s=1
+[ $code -eq 5 ] && grep -q "rank 1 .* has waited .*, and rank 0 (host .*) is silent" err && [ "$(grep -c . err)" -eq 1 ]
+ok $? "rank 0 standing still is named too"
+begin k2
+prlimit --pid "$(rank_pid k2 1)" --nofile=3:3; wait $job; code=$?
+[ $code -eq 1 ] && grep -q "rank 1 (host .*): .*checkpoints" err && [ "$(grep -c 'error:' err)" -eq 1 ]
+ok $? "a checkpoint that one rank cannot write ends all ranks with 1 and one message"
 begin k3
 kill -KILL "$(rank_pid k3 1)"; wait $job; code=$?
 step=$(newest k3)
@@ -152,6 +207,17 @@ ok $? "and the run resumed from it equals one that was never killed"
 mpi --np 3 --async --set mpi.slow=1:3 --set eval.trace=true --set steps=60 -o a1 >out
 jq -e '.outcome == "completed" and .mpi.async.exchanges > 0 and .mpi.async.mean_residual < 1e-5' out >/dev/null
 ok $? "asynchronous: completes, exchanges, keeps the mean"
+[ "$(jq -c '[.step, (."val/loss_mean" > 0 and ."oracle/forward" >= 0)]' a1/metrics.jsonl | tr -d '\n')" = \
+    "$(for s in $(seq 0 4 60); do printf '[%d,true]' "$s"; done)" ]
+ok $? "asynchronous: a row at every eval.every"
+# Without averages nothing depends on time: the curve must be the simulator's.
+curve() { jq -c '[.step, ([."val/loss_mean", ."val/loss_std_zo", ."val/acc_mean", ."train/loss", ."val/loss_node0"] |
+    map(if . == null then null else . * 1e9 | round end)), ."oracle/forward", ."oracle/backward"]' "$1/metrics.jsonl"; }
+alone="--set mixing.kind=none --set kernels=ref --set steps=40"
+sim $alone -o a2 >/dev/null && mpi --np 3 --async --set mpi.slow=0:3 $alone -o a3 >/dev/null
+cmp <(curve a2) <(curve a3); ok $? "asynchronous: every rank's nodes are in the rows"
+mpi --np 3 --async --set steps=1000000 --set mpi.slow=2:2 --set population.zo.rv=64 --set stop.loss=1.5 -o a4 >out
+jq -e '.outcome == "completed" and .steps < 1000000' out >/dev/null; ok $? "asynchronous: a target ends all ranks"
 rm -rf k5
 "$hdo" run demo $long --async -o k5 >out 2>err & job=$!
 for _ in $(seq 100); do stopped=$(rank_pid k5 1); [ -n "$stopped" ] && break; sleep 0.05; done

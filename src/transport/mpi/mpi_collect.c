@@ -5,6 +5,7 @@
  * which no reduction of MPI promises. It costs twice a ring's latency and the same bytes.
  */
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "transport/mpi/tp_mpi.h"
@@ -50,9 +51,11 @@ hdo_status mpi_agree(hdo_transport *base, hdo_status st, unsigned *say, void *pe
     memcpy(own, &h, sizeof h);
     if (each > 0) memcpy(own + SHARE_HEADER, (char *)per_node + (size_t)base->first * each, (size_t)base->count * each);
     MPI_Request req;
+    atomic_thread_fence(memory_order_seq_cst); /* rows in common memory: written before, read after */
     MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t->share, t->share_len, t->share_off, MPI_BYTE, t->control,
                     &req);
     hdo_status waited = mpi_wait(t, 1, &req, -1, "all ranks to finish", -1, e);
+    atomic_thread_fence(memory_order_seq_cst);
     if (waited != HDO_OK) return waited;
     int failed = -1;
     *say = 0;

@@ -3,7 +3,8 @@
  * The rows of pairs with one node here and one elsewhere. Receives are posted before the local steps, a row leaves as
  * soon as its own step is done, in chunks: nothing depends on eager limits or on who comes first. The number of the
  * pair is the tag, so messages of a step never mix; between steps MPI keeps the order. A pair with both nodes here
- * never reaches MPI. When the first wait begins everything has been sent, so no two ranks can wait for each other.
+ * never reaches MPI, nor does one whose other node is in memory in common (mpi_shared.c). When the first wait begins
+ * everything has been sent, so no two ranks can wait for each other.
  */
 #include <string.h>
 
@@ -24,7 +25,7 @@ hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const h
     mpi_tp *t = (mpi_tp *)base;
     t->step = step;
     t->n_slots = 0;
-    t->flushed = false;
+    atomic_store(&t->ready, -1);
     for (int i = 0; i < base->count; i++) t->slot_of_node[i] = -1;
     if (plan->n_pairs > t->tag_max) {
         return hdo__fail(e, HDO_E_UNSUPPORTED, "%d pairs in a step, but this MPI tells only %d apart", plan->n_pairs,
@@ -37,7 +38,9 @@ hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const h
         if (here == hdo__transport_local(base, b)) continue;
         int s = t->n_slots++, mine = here ? a : b, other = here ? b : a;
         t->slots[s] = (slot){.mine = mine, .other = other, .owner = hdo__transport_owner(base, other), .pair = k};
+        t->slots[s].shared = t->shared[t->slots[s].owner] != NULL;
         t->slot_of_pair[k] = s;
+        if (t->slots[s].shared) continue;
         t->slot_of_node[mine - base->first] = s;
         MPI_Request *req = requests(t, s);
         for (int c = 0; c < t->chunks; c++) {
@@ -52,7 +55,11 @@ hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const h
 
 static void send_row(mpi_tp *t, const hdo_rows *rows, slot *s) {
     if (s->sent) return;
-    s->sent = 1;
+    s->sent = true;
+    if (s->shared) {
+        t->base.shared_bytes += (int64_t)(rows->len * sizeof(float));
+        return;
+    }
     MPI_Request *req = requests(t, (int)(s - t->slots)) + t->chunks;
     const float *row = rows->X + (size_t)(s->mine - rows->first) * rows->ld;
     for (int c = 0; c < t->chunks; c++) {
@@ -64,19 +71,28 @@ static void send_row(mpi_tp *t, const hdo_rows *rows, slot *s) {
     t->base.sent_bytes += (int64_t)(rows->len * sizeof(float));
 }
 
-void mpi_exchange_ready(hdo_transport *base, const hdo_rows *rows, int node) {
+void mpi_exchange_ready(hdo_transport *base, const hdo_rows *rows, int node, bool opener) {
     mpi_tp *t = (mpi_tp *)base;
-    int s = t->slot_of_node[node - base->first], done;
-    if (s >= 0) send_row(t, rows, &t->slots[s]);
-    /* one call into MPI moves whatever is under way, while the next node computes */
-    if (t->n_slots > 0) MPI_Testall(t->chunks, requests(t, s >= 0 ? s : 0), &done, MPI_STATUSES_IGNORE);
+    if (t->arrived == NULL) return; /* no messages at all */
+    int s = t->slot_of_node[node - base->first];
+    if (s >= 0) {
+        t->slots[s].next_ready = atomic_load(&t->ready);
+        while (!atomic_compare_exchange_weak(&t->ready, &t->slots[s].next_ready, s)) {}
+    }
+    if (!opener) return;
+    for (int k = atomic_exchange(&t->ready, -1); k >= 0; k = t->slots[k].next_ready) send_row(t, rows, &t->slots[k]);
+    mpi_move(t); /* while the next node computes */
+}
+
+void mpi_exchange_send(hdo_transport *base, const hdo_rows *rows) {
+    mpi_tp *t = (mpi_tp *)base;
+    mpi_shared_ready(t);
+    for (int s = 0; s < t->n_slots; s++) send_row(t, rows, &t->slots[s]);
 }
 
 hdo_status mpi_exchange_wait(hdo_transport *base, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
                              float **peer, hdo_error *e) {
     mpi_tp *t = (mpi_tp *)base;
-    for (int s = 0; s < t->n_slots && !t->flushed; s++) send_row(t, rows, &t->slots[s]);
-    t->flushed = true;
     *mine = *peer = NULL;
     int s = t->slot_of_pair[k];
     if (s < 0) {
@@ -85,9 +101,13 @@ hdo_status mpi_exchange_wait(hdo_transport *base, const hdo_plan *plan, const hd
         *peer = rows->X + (size_t)(plan->pairs[k].b - rows->first) * rows->ld;
         return HDO_OK;
     }
-    hdo_status st =
-        mpi_wait(t, 2 * t->chunks, requests(t, s), t->slots[s].owner, "the model of node", t->slots[s].other, e);
-    *mine = rows->X + (size_t)(t->slots[s].mine - rows->first) * rows->ld;
+    const slot *p = &t->slots[s];
+    if (p->shared && (k % 2 == 0) != (p->mine == plan->pairs[k].a)) return HDO_OK; /* the other rank averages both */
+    *mine = rows->X + (size_t)(p->mine - rows->first) * rows->ld;
+    if (p->shared) {
+        *peer = mpi_shared_row(t, p->owner, p->other);
+        return mpi_shared_wait(t, p->owner, p->other, e);
+    }
     *peer = t->arrived + (size_t)s * t->ld;
-    return st;
+    return mpi_wait(t, 2 * t->chunks, requests(t, s), p->owner, "the model of node", p->other, e);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages of the asynchronous engine: six words and perhaps a row behind them. A sender never waits: a message goes
+ * Messages of the asynchronous engine: a few words and perhaps a row behind them. A sender never waits: a message goes
  * into one of the buffers, and when all are under way the caller hears no. A receiver never waits either: a row that
  * has been announced but not arrived is asked for again with the next call.
  */

@@ -103,12 +103,11 @@ static bool too_late(mpi_tp *t, double waited, int from, const char *what, int n
     return true;
 }
 
-hdo_status mpi_wait(mpi_tp *t, int n, MPI_Request *req, int from, const char *what, int node, hdo_error *e) {
-    int done = 0, stage = 0;
+hdo_status mpi_wait_until(mpi_tp *t, bool (*done)(mpi_tp *t, void *ctx), void *ctx, int from, const char *what,
+                          int node, hdo_error *e) {
+    int stage = 0;
     double start = 0.0;
-    for (int spin = 0;; spin++) {
-        MPI_Testall(n, req, &done, MPI_STATUSES_IGNORE);
-        if (done) break;
+    for (int spin = 0; !done(t, ctx); spin++) {
         if (t->crowded) sched_yield();
         if (spin == 0) start = hdo__now_s();
         if (spin < SPINS || spin % CHECK_EVERY != 0) continue;
@@ -122,4 +121,21 @@ hdo_status mpi_wait(mpi_tp *t, int n, MPI_Request *req, int from, const char *wh
     if (start > 0.0) t->base.wait_s += hdo__now_s() - start;
     if (stage > 0) say(t, 0, -1, 0.0, "");
     return HDO_OK;
+}
+
+typedef struct requests {
+    int n;
+    MPI_Request *req;
+} requests;
+
+static bool all_done(mpi_tp *t, void *ctx) {
+    requests *r = ctx;
+    int done = 0;
+    (void)t;
+    MPI_Testall(r->n, r->req, &done, MPI_STATUSES_IGNORE);
+    return done != 0;
+}
+
+hdo_status mpi_wait(mpi_tp *t, int n, MPI_Request *req, int from, const char *what, int node, hdo_error *e) {
+    return mpi_wait_until(t, all_done, &(requests){n, req}, from, what, node, e);
 }

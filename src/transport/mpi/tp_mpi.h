@@ -4,6 +4,7 @@
  *
  *   mpi_open.c      joining the job, leaving it         mpi_exchange.c  rows of pairs, in chunks, without blocking
  *   mpi_wait.c      waiting with a deadline, and who is late
+ *   mpi_shared.c    rows in memory that the ranks of one machine have in common
  *   mpi_collect.c   agreement at the end of a step, sums in node order
  *   mpi_message.c   messages of the asynchronous engine
  *
@@ -14,6 +15,7 @@
 #define HDO_TRANSPORT_MPI_TP_MPI_H
 
 #include <mpi.h>
+#include <stdatomic.h>
 
 #include "base/arena.h"
 #include "transport/transport.h"
@@ -30,8 +32,12 @@ typedef struct report {    /* "I am waiting", or no longer; to rank 0 */
 
 typedef struct slot { /* a pair with one local node */
     int mine, other, owner, pair;
-    int sent;
+    bool shared; /* the other row is in common memory: nothing to send */
+    bool sent;
+    int next_ready; /* -1: the last */
 } slot;
+
+typedef struct shared_head shared_head; /* memory in common with another rank: see mpi_shared.c */
 
 typedef struct mpi_post { /* an asynchronous message under way */
     MPI_Request req[2];
@@ -50,13 +56,15 @@ typedef struct mpi_tp {
 
     /* exchange */
     size_t ld;
-    int chunks; /* of a row */
+    float *X;             /* (count, ld): rows in memory of this rank alone, or NULL */
+    shared_head **shared; /* (ranks): of those on this machine, this one included; NULL: by messages */
+    int chunks;           /* of a row */
     int n_slots;
-    bool flushed;      /* everything of this step has been sent */
+    atomic_int ready;  /* slots whose rows may leave, a list put together by all threads; -1: none */
     slot *slots;       /* (count) */
     int *slot_of_pair; /* (n / 2 + 1) */
     int *slot_of_node; /* (count) */
-    float *arrived;    /* (count, ld) */
+    float *arrived;    /* (count, ld), or NULL when no row comes by message */
     MPI_Request *req;  /* (count, 2, chunks): receives, sends */
 
     /* agreement */
@@ -79,15 +87,31 @@ typedef struct mpi_tp {
 
 /* Waits for all n requests. from: the rank they depend on, -1: several. node: what `what` is about, -1: nothing. */
 hdo_status mpi_wait(mpi_tp *t, int n, MPI_Request *req, int from, const char *what, int node, hdo_error *e);
+/* Likewise, until done says so; done is called often and must itself call MPI, or nothing would move. */
+hdo_status mpi_wait_until(mpi_tp *t, bool (*done)(mpi_tp *t, void *ctx), void *ctx, int from, const char *what,
+                          int node, hdo_error *e);
 void mpi_hear_reports(mpi_tp *t);
 
+/* Messages move only inside calls of MPI; this is one that does nothing else. */
+static inline void mpi_move(mpi_tp *t) {
+    int ignored;
+    MPI_Iprobe(MPI_ANY_SOURCE, TAG_REPORT, t->control, &ignored, MPI_STATUS_IGNORE);
+}
+
 hdo_status mpi_exchange_begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e);
-void mpi_exchange_ready(hdo_transport *t, const hdo_rows *rows, int node);
+void mpi_exchange_ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener);
+void mpi_exchange_send(hdo_transport *t, const hdo_rows *rows);
 hdo_status mpi_exchange_wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
                              float **peer, hdo_error *e);
 hdo_status mpi_agree(hdo_transport *t, hdo_status st, unsigned *say, void *per_node, size_t each, hdo_error *e);
 hdo_status mpi_relay(hdo_transport *t, void *v, size_t each, size_t n, hdo_relay_fn fn, void *ctx, hdo_error *e);
 bool mpi_post_message(hdo_transport *t, int to, const hdo_message *m);
 bool mpi_next_message(hdo_transport *t, int *from, hdo_message *m);
+
+hdo_status mpi_share(mpi_tp *t, hdo_error *e); /* called by all; shared[] stays NULL where it cannot be */
+void mpi_unshare(mpi_tp *t);
+float *mpi_shared_row(const mpi_tp *t, int rank, int node);
+void mpi_shared_ready(mpi_tp *t);                                        /* the local steps of this step are done */
+hdo_status mpi_shared_wait(mpi_tp *t, int rank, int node, hdo_error *e); /* until those of that rank are */
 
 #endif
