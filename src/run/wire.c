@@ -150,8 +150,9 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     size_t cells = (size_t)n * r->rows.ld;
     bool momentum = false;
     for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
-    hdo_status st =
-        hdo__run_check_memory(r, cells * sizeof(float) * (momentum ? 3 : 2), scratch_bytes(r) * (size_t)threads, e);
+    bool curve = r->config.mpi.async && r->config.eval.every > 0 && r->transport->ranks > 1;
+    size_t matrices = (momentum ? 3u : 2u) + (curve ? 1u : 0u); /* models, and those that arrive */
+    hdo_status st = hdo__run_check_memory(r, matrices * cells * sizeof(float), scratch_bytes(r) * (size_t)threads, e);
     if (st != HDO_OK) return st;
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
     r->batches = hdo__alloc((size_t)n * sizeof(int64_t));
@@ -168,7 +169,6 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     if (fresh) r->fresh = hdo__alloc(r->rows.ld * sizeof(float));
     bool checked = r->config.mpi.async && r->config.eval.trace;
     if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
-    bool curve = r->config.mpi.async && r->config.eval.every > 0 && r->transport->ranks > 1;
     if (curve) r->seen = hdo__alloc(cells * sizeof(float));
     if ((momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL || r->active == NULL ||
         r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||

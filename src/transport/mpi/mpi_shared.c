@@ -20,13 +20,13 @@
 
 #include "transport/mpi/tp_mpi.h"
 
-enum { HEAD_BYTES = 4096, TOKEN_BYTES = 16 }; /* a page, so that rows begin on one */
+enum { PAGE = 4096, TOKEN_BYTES = 16 };
 
 struct shared_head {
     unsigned char token[TOKEN_BYTES]; /* is this the memory that was meant? */
     _Atomic int64_t steps_done;
+    _Alignas(PAGE) float X[]; /* (held, ld) */
 };
-_Static_assert(sizeof(shared_head) <= HEAD_BYTES, "shared_head");
 
 typedef struct invitation { /* where a rank's memory is */
     int64_t pid;
@@ -35,7 +35,7 @@ typedef struct invitation { /* where a rank's memory is */
 } invitation;
 
 static size_t bytes_of(const mpi_tp *t, int rank) {
-    return HEAD_BYTES + (size_t)t->base.held[rank] * t->ld * sizeof(float);
+    return sizeof(shared_head) + (size_t)t->base.held[rank] * t->ld * sizeof(float);
 }
 
 static shared_head *map(int fd, size_t bytes) {
@@ -129,8 +129,7 @@ void mpi_unshare(mpi_tp *t) {
 }
 
 float *mpi_shared_row(const mpi_tp *t, int rank, int node) {
-    float *X = (float *)((char *)t->shared[rank] + HEAD_BYTES);
-    return X + (size_t)(node - t->base.start[rank]) * t->ld;
+    return t->shared[rank]->X + (size_t)(node - t->base.start[rank]) * t->ld;
 }
 
 void mpi_shared_ready(mpi_tp *t) {

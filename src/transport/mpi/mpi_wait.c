@@ -81,7 +81,7 @@ static bool too_late(mpi_tp *t, double waited, int from, const char *what, int n
             say(t, 1, from, waited, text);
             *stage = 1;
         }
-        if (waited < 2.0 * limit + 1.0 + 0.25 * t->base.rank) return false; /* one after the other: one message */
+        if (waited < 2.0 * limit + 1.0 * t->base.rank) return false; /* one after the other: one message */
         describe(t, what, node, text, sizeof text);
         hdo__fail(e, HDO_E_ENGINE, "rank %d (host %s) has waited %.0f s for %s, and rank 0 (host %s) is silent",
                   t->base.rank, t->hosts[t->base.rank], waited, text, t->hosts[0]);
