@@ -293,7 +293,7 @@ static void *talk(void *p) {
     hdo_transport *t = a->t;
     unsigned told = 0;
     bool reported = false;
-    double beat_s = 0.0;
+    double beat_s = 0.0, looked = hdo__now_s();
     while (atomic_load(&a->state) != GONE) {
         hdo_message m;
         int from;
@@ -305,6 +305,9 @@ static void *talk(void *p) {
         send_offers(a);
         send_part(a);
         double now = hdo__now_s();
+        for (int r = 0; r < t->ranks && now - looked > a->deadline_s / 4.0; r++)
+            a->heard_s[r] += now - looked; /* we stood still, not they (SIGSTOP, SIGCONT) */
+        looked = now;
         unsigned said = atomic_load(&a->said);
         if (said != told) {
             for (int r = 1; r < t->ranks && t->rank == 0; r++) tell(a, r, SAID, (int64_t)said);

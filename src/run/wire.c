@@ -151,7 +151,7 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     bool momentum = false;
     for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
     bool curve = r->config.mpi.async && r->config.eval.every > 0 && r->transport->ranks > 1;
-    size_t matrices = 2 + (momentum ? 1 : 0) + (curve ? 1 : 0); /* models, and those that arrive */
+    size_t matrices = (momentum ? 3u : 2u) + (curve ? 1u : 0u); /* models, and those that arrive */
     hdo_status st = hdo__run_check_memory(r, matrices * cells * sizeof(float), scratch_bytes(r) * (size_t)threads, e);
     if (st != HDO_OK) return st;
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));

@@ -185,7 +185,7 @@ still() { # output folder, rank, options: the rank is stopped, the others must n
 still k2 2
 [ $code -eq 5 ] && grep -q "rank 2 (host .*) did not answer within 3 s" err && [ "$(grep -c . err)" -eq 1 ]
 ok $? "a rank that stands still is named"
-still k2 0 --set mpi.deadline_s=1
+still k2 0 --set mpi.deadline_s=2
 [ $code -eq 5 ] && grep -q "rank 1 .* has waited .*, and rank 0 (host .*) is silent" err && [ "$(grep -c . err)" -eq 1 ]
 ok $? "rank 0 standing still is named too"
 begin k2
