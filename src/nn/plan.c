@@ -220,7 +220,7 @@ void hdo__net_plan(hdo_net *net) {
     bool heavy = weights_between(net, 0, net->cut) > (size_t)1 << 18; /* weights outweigh activations: long runs */
     net->group = net->small ? HDO_GROUP_MAX : 2;
     net->chunk = net->cut > 0 && weights_between(net, net->cut, L) <= 4096 && !heavy ? 16 : 64;
-    net->sub = fit(net->front.total * sizeof(float), run, heavy ? 32 : 1, net->chunk);
+    net->sub = fit(net->front.total * sizeof(float), run, heavy ? 64 : 1, net->chunk);
     net->jsub = fit(net->front.total * (size_t)(1 + net->group) * sizeof(float), 2 * run, 1, net->chunk);
     net->gchunk = fit(net->grad.total * sizeof(float), kept_bytes, heavy ? 16 : 4, 64);
 }
