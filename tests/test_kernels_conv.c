@@ -289,6 +289,9 @@ static void run_edges(const conv_fns *f) {
     check_conv(f, conv(2, 3, 7, 7, 4, 1, 3, 0)); /* pixels nobody reads: their dx is zero, not garbage */
     check_conv(f, conv(3, 2, 4, 4, 3, 1, 1, 1)); /* outputs that see only padding */
     check_conv(f, conv(1, 2, 1, 1, 3, 1, 2, 3));
+    check_conv(f, conv(2, 3, 17, 31, 8, 3, 2, 1)); /* first layers: one vector a row, channels left over */
+    check_conv(f, conv(3, 1, 20, 48, 7, 5, 2, 2));
+    check_conv(f, conv(1, 4, 9, 18, 12, 3, 2, 0));   /* a column nobody reads */
     check_conv(f, conv(2, 33, 20, 20, 35, 3, 1, 1)); /* several blocks of depth and of columns */
     check_conv(f, conv(9, 40, 2, 2, 70, 3, 1, 1));
 }

@@ -12,13 +12,17 @@ static size_t conv_work(const hdo_conv *c) {
     bool fwd = HDO_ISA_FN(hdo__direct_fits)(c), bwd_w = HDO_ISA_FN(hdo__direct_fits_w)(c);
     size_t one = fwd || bwd_w ? HDO_ISA_FN(hdo__direct_work)(c) : 0;
     size_t two = fwd ? 0 : HDO_ISA_FN(hdo__igemm_work)(c), three = bwd_w ? 0 : HDO_ISA_FN(hdo__igemm_w_work)(c);
+    size_t four = HDO_ISA_FN(hdo__stem_fits)(c) ? HDO_ISA_FN(hdo__stem_work)(c) : 0;
     if (two > one) one = two;
-    return three > one ? three : one;
+    if (three > one) one = three;
+    return four > one ? four : one;
 }
 
 static void conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a) {
     if (HDO_ISA_FN(hdo__wino_fits)(c))
         HDO_ISA_FN(hdo__wino_fwd)(c, x, w, bias, y, a);
+    else if (HDO_ISA_FN(hdo__stem_fits)(c))
+        HDO_ISA_FN(hdo__stem_fwd)(c, x, w, bias, y, a);
     else if (HDO_ISA_FN(hdo__direct_fits)(c))
         HDO_ISA_FN(hdo__direct_fwd)(c, x, w, bias, y, a);
     else

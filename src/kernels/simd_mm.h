@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to simd_gemm.c, simd_conv.c, simd_wino.c, simd_igemm.c, simd_convw.c and simd_mm.c: the vector type of one
+ * Private to simd_gemm.c, simd_conv.c, simd_stem.c, simd_wino.c, simd_igemm.c, simd_convw.c and
+ * simd_mm.c: the vector type of one
  * instruction set, the register tile every matrix product is made of, and the prototypes these files share. HDO_ISA
  * names the set, see base/simd.h.
  */
@@ -187,6 +188,12 @@ void HDO_ISA_FN(hdo__direct_fwd)(const hdo_conv *c, const float *x, const float 
                                  hdo_arena *a);
 void HDO_ISA_FN(hdo__direct_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
 void HDO_ISA_FN(hdo__direct_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, hdo_arena *a);
+
+/* Few channels, stride 2: forward only, where it fits. */
+bool HDO_ISA_FN(hdo__stem_fits)(const hdo_conv *c);
+size_t HDO_ISA_FN(hdo__stem_work)(const hdo_conv *c);
+void HDO_ISA_FN(hdo__stem_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
+                               hdo_arena *a);
 
 /* Winograd: only where it fits, all three passes. */
 bool HDO_ISA_FN(hdo__wino_fits)(const hdo_conv *c);
