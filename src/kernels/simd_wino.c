@@ -20,8 +20,10 @@
  */
 #include "kernels/simd_igemm.h"
 
-#define BLOCK_BYTES ((size_t)512 << 10) /* a transformed block of samples: half of the second-level cache */
-#define BLOCK_ROWS 64                   /* bwd_w: tiles summed in registers */
+/* Transformed samples of a block. Another block means kernels again (forward) or samples again (bwd_w). */
+#define FORWARD_BYTES ((size_t)1 << 20)
+#define WEIGHT_BYTES ((size_t)4 << 20)
+#define BLOCK 32 /* results at a time: their kernels and products stay in the second-level cache */
 #define CHANNELS 48
 #define POINTS_MAX 6
 #define MARGIN 16 /* floats between planes: without it all P planes would fall on one set of the first-level cache */
@@ -154,9 +156,6 @@ static int tile_side(const hdo_conv *c) {
 static size_t plane_count(int m) {
     return m == 2 ? 9 : 36;
 }
-static size_t round_up(size_t n, size_t to) {
-    return (n + to - 1) / to * to;
-}
 
 static maps maps_of(const hdo_conv *c, int m, size_t step) {
     maps g = {.H = (size_t)c->H, .W = (size_t)c->W, .tiles_x = ((size_t)c->W + (size_t)m - 1) / (size_t)m};
@@ -243,12 +242,12 @@ MM_INLINE void take_weights(int m, size_t O, size_t C, const float *D, size_t pl
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-typedef void tile_fn(size_t K, const float *A, size_t am, size_t ak, const float *B, size_t ldb, bool add, float *out,
-                     size_t ldo);
+typedef void tile_fn(size_t K, const float *A, size_t am, size_t ak, const float *B, size_t ldb, float *out, size_t ldo,
+                     bool add);
 
 #define TILE(mr)                                                                                                       \
-    static void tile##mr(size_t K, const float *A, size_t am, size_t ak, const float *B, size_t ldb, bool add,         \
-                         float *out, size_t ldo) {                                                                     \
+    static void tile##mr(size_t K, const float *A, size_t am, size_t ak, const float *B, size_t ldb, float *out,       \
+                         size_t ldo, bool add) {                                                                       \
         vec acc[MR][NV];                                                                                               \
         tile_sum(mr, NV, K, A, am, ak, B, ldb, acc);                                                                   \
         MM_UNROLL for (int r = 0; r < mr; r++) {                                                                       \
@@ -268,25 +267,24 @@ static tile_fn *const tiles[MR + 1] = {NULL, tile1, tile2, tile3, tile4, tile5, 
 
 typedef struct sizes {
     size_t P, n;    /* points; samples of a block */
-    size_t U, V, M; /* floats of a plane */
+    size_t U, V, M; /* floats of a plane: of the kernels of BLOCK results, of sources, of BLOCK results */
     size_t pixels;  /* floats of one map, VL channels */
-    size_t ld;      /* floats of a row of M */
 } sizes;
 
-/* For products of `rows` results from S sources. */
-static sizes forward_sizes(const hdo_conv *c, size_t rows, size_t S) {
+/* A block of samples from S sources, about `bytes` transformed. */
+static sizes sizes_of(const hdo_conv *c, size_t S, size_t bytes) {
     int m = tile_side(c);
-    size_t T = maps_of(c, m, 0).tiles, ld = round_up(rows, NR), P = plane_count(m);
-    size_t n = BLOCK_BYTES / sizeof(float) / (P * T * S);
+    size_t T = maps_of(c, m, 0).tiles, P = plane_count(m), B = (size_t)c->B;
+    size_t n = bytes / sizeof(float) / (P * T * S);
     if (n < 1) n = 1;
-    size_t blocks = ((size_t)c->B + n - 1) / n;
-    n = ((size_t)c->B + blocks - 1) / blocks;
-    return (sizes){P, n, ld * S + MARGIN, n * T * S + MARGIN, n * T * ld + MARGIN, (size_t)c->H * (size_t)c->W * VL,
-                   ld};
+    size_t blocks = (B + n - 1) / n;
+    n = (B + blocks - 1) / blocks;
+    return (sizes){
+        P, n, BLOCK * S + MARGIN, n * T * S + MARGIN, n * T * BLOCK + MARGIN, (size_t)c->H * (size_t)c->W * VL};
 }
 
-static size_t forward_work(const hdo_conv *c, size_t rows, size_t S) {
-    sizes z = forward_sizes(c, rows, S);
+static size_t work_of(const hdo_conv *c, size_t S, size_t bytes) {
+    sizes z = sizes_of(c, S, bytes);
     return hdo__arena_round(z.P * z.U * sizeof(float)) + hdo__arena_round(z.P * z.V * sizeof(float)) +
            hdo__arena_round(z.P * z.M * sizeof(float)) + hdo__arena_round(z.pixels * sizeof(float));
 }
@@ -295,59 +293,50 @@ static size_t forward_work(const hdo_conv *c, size_t rows, size_t S) {
 MM_INLINE void forward(int m, const hdo_conv *c, bool back, const float *x, const float *w, const float *bias, float *y,
                        hdo_arena *a) {
     size_t rows = (size_t)(back ? c->C : c->O), S = (size_t)(back ? c->O : c->C);
-    size_t mark = hdo__arena_mark(a), B = (size_t)c->B;
-    sizes z = forward_sizes(c, rows, S);
+    size_t mark = hdo__arena_mark(a), B = (size_t)c->B, am = back ? 9 : c->w_step, as = back ? c->w_step : 9;
+    sizes z = sizes_of(c, S, FORWARD_BYTES);
     maps in = maps_of(c, m, back ? c->y_step : c->x_step), out = maps_of(c, m, back ? c->x_step : c->y_step);
     float *U = hdo__arena_floats(a, z.P * z.U), *V = hdo__arena_floats(a, z.P * z.V);
     float *M = hdo__arena_floats(a, z.P * z.M), *pixels = hdo__arena_floats(a, z.pixels);
-    if (rows % NR != 0) /* the last panel is half empty */
-        for (size_t p = 0; p < z.P; p++) memset(U + p * z.U + rows / NR * NR * S, 0, S * NR * sizeof *U);
-    put_weights(m, rows, S, w, back ? 9 : c->w_step, back ? c->w_step : 9, back, U, z.U);
     for (size_t b = 0; b < B; b += z.n) {
         size_t n = B - b < z.n ? B - b : z.n, N = n * in.tiles;
         put_tiles(INPUT, m, &in, n, S, x + b * in.step, pixels, V, z.V);
-        for (size_t p = 0; p < z.P; p++)
-            for (size_t o = 0; o < rows; o += NR)
-                for (size_t i = 0; i < N; i += MR)
-                    tiles[N - i < MR ? N - i : MR](S, V + p * z.V + i * S, S, 1, U + p * z.U + o * S, NR, false,
-                                                   M + p * z.M + i * z.ld + o, z.ld);
-        take_tiles(m, &out, n, rows, M, z.ld, z.M, bias, pixels, y + b * out.step);
+        for (size_t o = 0; o < rows; o += BLOCK) {
+            size_t here = rows - o < BLOCK ? rows - o : BLOCK;
+            if (here % NR != 0) memset(U, 0, z.P * z.U * sizeof *U); /* the last panel is half empty */
+            put_weights(m, here, S, w + o * am, am, as, back, U, z.U);
+            for (size_t p = 0; p < z.P; p++)
+                for (size_t j = 0; j < here; j += NR)
+                    for (size_t i = 0; i < N; i += MR)
+                        tiles[N - i < MR ? N - i : MR](S, V + p * z.V + i * S, S, 1, U + p * z.U + j * S, NR,
+                                                       M + p * z.M + i * BLOCK + j, BLOCK, false);
+            take_tiles(m, &out, n, here, M, BLOCK, z.M, bias != NULL ? bias + o : NULL, pixels,
+                       y + b * out.step + o * out.H * out.W);
+        }
     }
     hdo__arena_rewind(a, mark);
 }
 
-/* For the weights: D (P, O, C) is summed over blocks of samples. */
-static sizes weight_sizes(const hdo_conv *c) {
-    int m = tile_side(c);
-    size_t T = maps_of(c, m, 0).tiles, C = (size_t)c->C, O = (size_t)c->O, n = (BLOCK_ROWS + T - 1) / T;
-    if (n > (size_t)c->B) n = (size_t)c->B;
-    return (sizes){
-        plane_count(m), n, O * C + MARGIN, n * T * C + MARGIN, n * T * O + MARGIN, (size_t)c->H * (size_t)c->W * VL, O};
-}
-
-static size_t weight_work(const hdo_conv *c) {
-    sizes z = weight_sizes(c);
-    return hdo__arena_round(z.P * z.U * sizeof(float)) + hdo__arena_round(z.P * z.V * sizeof(float)) +
-           hdo__arena_round(z.P * z.M * sizeof(float)) + hdo__arena_round(z.pixels * sizeof(float));
-}
-
 MM_INLINE void weights(int m, const hdo_conv *c, const float *x, const float *dy, float *dw, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a), B = (size_t)c->B, C = (size_t)c->C, O = (size_t)c->O;
-    sizes z = weight_sizes(c);
+    sizes z = sizes_of(c, C, WEIGHT_BYTES);
     maps in = maps_of(c, m, c->x_step), out = maps_of(c, m, c->y_step);
-    float *D = hdo__arena_floats(a, z.P * z.U), *V = hdo__arena_floats(a, z.P * z.V);
+    float *D = hdo__arena_floats(a, z.P * z.U), *V = hdo__arena_floats(a, z.P * z.V); /* D (P, BLOCK, C) */
     float *M = hdo__arena_floats(a, z.P * z.M), *pixels = hdo__arena_floats(a, z.pixels);
-    for (size_t b = 0; b < B; b += z.n) {
-        size_t n = B - b < z.n ? B - b : z.n, N = n * in.tiles;
-        put_tiles(INPUT, m, &in, n, C, x + b * in.step, pixels, V, z.V);
-        put_tiles(OUTPUT_T, m, &out, n, O, dy + b * out.step, pixels, M, z.M);
-        for (size_t p = 0; p < z.P; p++)
-            for (size_t i = 0; i < C; i += NR)
-                for (size_t o = 0; o < O; o += MR)
-                    tiles[O - o < MR ? O - o : MR](N, M + p * z.M + o, 1, O, V + p * z.V + i, C, b > 0,
-                                                   D + p * z.U + o * C + i, C);
+    for (size_t o = 0; o < O; o += BLOCK) {
+        size_t here = O - o < BLOCK ? O - o : BLOCK;
+        for (size_t b = 0; b < B; b += z.n) {
+            size_t n = B - b < z.n ? B - b : z.n, N = n * in.tiles;
+            if (o == 0 || z.n < B) put_tiles(INPUT, m, &in, n, C, x + b * in.step, pixels, V, z.V);
+            put_tiles(OUTPUT_T, m, &out, n, here, dy + b * out.step + o * out.H * out.W, pixels, M, z.M);
+            for (size_t p = 0; p < z.P; p++)
+                for (size_t i = 0; i < C; i += NR)
+                    for (size_t j = 0; j < here; j += MR)
+                        tiles[here - j < MR ? here - j : MR](N, M + p * z.M + j, 1, here, V + p * z.V + i, C,
+                                                             D + p * z.U + j * C + i, C, b > 0);
+        }
+        take_weights(m, here, C, D, z.U, dw + o * c->w_step, c->w_step);
     }
-    take_weights(m, O, C, D, z.U, dw, c->w_step);
     hdo__arena_rewind(a, mark);
 }
 
@@ -363,7 +352,8 @@ bool HDO_ISA_FN(hdo__wino_fits)(const hdo_conv *c) {
 }
 
 size_t HDO_ISA_FN(hdo__wino_work)(const hdo_conv *c) {
-    size_t C = (size_t)c->C, O = (size_t)c->O, f = forward_work(c, O, C), x = forward_work(c, C, O), w = weight_work(c);
+    size_t f = work_of(c, (size_t)c->C, FORWARD_BYTES), x = work_of(c, (size_t)c->O, FORWARD_BYTES);
+    size_t w = work_of(c, (size_t)c->C, WEIGHT_BYTES);
     if (x > f) f = x;
     return w > f ? w : f;
 }

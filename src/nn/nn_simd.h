@@ -36,6 +36,15 @@ typedef struct hdo_nn_simd {
     /* dx = scale (dy - a - (x - mean) rstd b) */
     void (*dx)(size_t n, const float *x, const float *dy, float mean, float rstd, float scale, float a, float b,
                float *dx);
+    /* The same over many short runs side by side: everything is an array (n), sums are added to. */
+    void (*sums)(size_t n, const float *x, double *sum);
+    void (*squares)(size_t n, const float *x, const double *mean, double *sum);
+    void (*affines)(size_t n, const float *x, const float *mean, const float *scale, const float *shift, bool relu,
+                    float *y);
+    void (*all_dots)(size_t n, const float *x, const float *dy, const float *mean, const float *rstd, double *sum,
+                     double *dot);
+    void (*all_dx)(size_t n, const float *x, const float *dy, const float *mean, const float *rstd, const float *scale,
+                   const float *a, const float *b, float *dx);
 
     /* 2x2 max-pool of one map (2 Ho, 2 Wo) with rows W apart; place (Ho, Wo): 0 1 / 2 3, or NULL. */
     void (*pool2)(int Ho, int Wo, int W, bool relu, const float *x, float *y, uint8_t *place);

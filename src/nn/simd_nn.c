@@ -9,6 +9,13 @@
 #include <immintrin.h>
 #endif
 
+/* Source and destination may be one array: without this the compiler's test for overlap sends it down the slow path. */
+#if defined(__clang__)
+#define IN_PLACE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define IN_PLACE _Pragma("GCC ivdep")
+#endif
+
 enum { LANES = 8 }; /* partial sums: enough to hide the latency of an addition */
 
 static double add_lanes(const double *s) {
@@ -47,17 +54,17 @@ static void columns(int M, int O, const float *restrict y, float *restrict sum) 
 }
 
 static void mul(size_t n, const float *a, const float *b, float *y) {
-    for (size_t i = 0; i < n; i++) y[i] = a[i] * b[i];
+    IN_PLACE for (size_t i = 0; i < n; i++) y[i] = a[i] * b[i];
 }
 
 static void add(size_t n, const float *a, const float *b, bool with_relu, float *y) {
     if (with_relu) {
-        for (size_t i = 0; i < n; i++) {
+        IN_PLACE for (size_t i = 0; i < n; i++) {
             float v = a[i] + b[i];
             y[i] = v < 0 ? 0 : v;
         }
     } else {
-        for (size_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+        IN_PLACE for (size_t i = 0; i < n; i++) y[i] = a[i] + b[i];
     }
 }
 
@@ -84,12 +91,12 @@ static double sum_sq(size_t n, const float *x, double mean) {
 
 static void affine(size_t n, const float *x, float mean, float scale, float shift, bool with_relu, float *y) {
     if (with_relu) {
-        for (size_t i = 0; i < n; i++) {
+        IN_PLACE for (size_t i = 0; i < n; i++) {
             float v = (x[i] - mean) * scale + shift;
             y[i] = v < 0 ? 0 : v;
         }
     } else {
-        for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;
+        IN_PLACE for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;
     }
 }
 
@@ -113,7 +120,44 @@ static void dots(size_t n, const float *restrict x, const float *restrict dy, fl
 
 static void norm_dx(size_t n, const float *x, const float *dy, float mean, float rstd, float scale, float a, float b,
                     float *dx) {
-    for (size_t i = 0; i < n; i++) dx[i] = scale * (dy[i] - a - (x[i] - mean) * rstd * b);
+    IN_PLACE for (size_t i = 0; i < n; i++) dx[i] = scale * (dy[i] - a - (x[i] - mean) * rstd * b);
+}
+
+static void sums(size_t n, const float *restrict x, double *restrict total) {
+    for (size_t i = 0; i < n; i++) total[i] += (double)x[i];
+}
+
+static void squares(size_t n, const float *restrict x, const double *restrict mean, double *restrict total) {
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)x[i] - mean[i];
+        total[i] += d * d;
+    }
+}
+
+static void affines(size_t n, const float *x, const float *mean, const float *scale, const float *shift, bool with_relu,
+                    float *y) {
+    if (with_relu) {
+        IN_PLACE for (size_t i = 0; i < n; i++) {
+            float v = (x[i] - mean[i]) * scale[i] + shift[i];
+            y[i] = v < 0 ? 0 : v;
+        }
+    } else {
+        IN_PLACE for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean[i]) * scale[i] + shift[i];
+    }
+}
+
+static void all_dots(size_t n, const float *restrict x, const float *restrict dy, const float *restrict mean,
+                     const float *restrict rstd, double *restrict total, double *restrict dot) {
+    for (size_t i = 0; i < n; i++) {
+        double g = (double)dy[i];
+        total[i] += g;
+        dot[i] += g * (double)((x[i] - mean[i]) * rstd[i]);
+    }
+}
+
+static void all_dx(size_t n, const float *x, const float *dy, const float *mean, const float *rstd, const float *scale,
+                   const float *a, const float *b, float *dx) {
+    IN_PLACE for (size_t i = 0; i < n; i++) dx[i] = scale[i] * (dy[i] - a[i] - (x[i] - mean[i]) * rstd[i] * b[i]);
 }
 
 static void keep_words(size_t words, const uint32_t *restrict word, uint32_t limit, float up, float *restrict keep) {
@@ -296,6 +340,11 @@ const hdo_nn_simd HDO_ISA_FN(hdo__nn) = {.relu = relu,
                                          .affine = affine,
                                          .dots = dots,
                                          .dx = norm_dx,
+                                         .sums = sums,
+                                         .squares = squares,
+                                         .affines = affines,
+                                         .all_dots = all_dots,
+                                         .all_dx = all_dx,
                                          .pool2 = HDO_ISA_FN(hdo__pool2),
                                          .pool2_back = HDO_ISA_FN(hdo__pool2_back),
                                          .pool2_pick = HDO_ISA_FN(hdo__pool2_pick),

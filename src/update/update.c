@@ -112,6 +112,11 @@ double hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, flo
     size_t mark = hdo__arena_mark(w->arena), pieces = piece_count(d);
     double gain = u->momentum_kind == HDO_MOMENTUM_EMA ? 1.0 - u->momentum : 1.0, norm2 = 0.0;
     update_job j = {.u = u, .d = d, .lr = (float)lr, .gain = (float)gain, .x = x, .G = G, .mom = mom};
+    if (pieces == 1) { /* very many small models: no more than the walk itself */
+        j.norm2 = &norm2;
+        update_task(&j, 0, w);
+        return norm2;
+    }
     j.norm2 = hdo__arena_doubles(w->arena, pieces);
     hdo__team_run(w->team, (int)pieces, update_task, &j);
     for (size_t k = 0; k < pieces; k++) norm2 += j.norm2[k];
