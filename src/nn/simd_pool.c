@@ -134,7 +134,7 @@ void HDO_ISA_FN(hdo__pool2_pick)(int Ho, int Wo, int W, const uint8_t *place, co
 
 /* The first of equals, and a NaN wherever it is. */
 static inline float larger(float a, float b) {
-    return (b > a) | (b != b) ? b : a;
+    return ((b > a) | (b != b)) ? b : a;
 }
 
 #if defined(__AVX2__)
