@@ -10,8 +10,9 @@
 #include "base/vec.h"
 
 /* Relative to the largest quantity of the same kind. Losses: a few dozen float roundings of logits. Gradients:
- * batch-norm over five samples divides by small variances and amplifies. SGD: ten steps feed errors back. */
-static const double TOL_LOSS = 2e-6, TOL_GRAD = 5e-5, TOL_SGD = 2e-4;
+ * batch-norm over five or six samples divides by small variances and amplifies: an order of summation is worth 1e-5 to
+ * 6e-5 in the last stage of resnet18, whose maps have one pixel. SGD: ten steps feed errors back. */
+static const double TOL_LOSS = 2e-6, TOL_GRAD = 1e-4, TOL_SGD = 2e-4;
 static const double TOL_RESNET_LOGIT = 1e-4; /* absolute: the promise of the issue */
 
 static json_t *golden;

@@ -12,6 +12,9 @@ void hdo__conv_init(hdo_conv *c) {
     int h = c->H + 2 * c->pad - c->kh, w = c->W + 2 * c->pad - c->kw;
     c->Ho = h < 0 ? 0 : h / c->stride + 1;
     c->Wo = w < 0 ? 0 : w / c->stride + 1;
+    c->x_step = (size_t)c->C * (size_t)c->H * (size_t)c->W;
+    c->y_step = (size_t)c->O * (size_t)c->Ho * (size_t)c->Wo;
+    c->w_step = (size_t)c->C * (size_t)c->kh * (size_t)c->kw;
 }
 
 void hdo__ref_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
@@ -45,9 +48,10 @@ void hdo__ref_conv_fwd(const hdo_conv *c, const float *x, const float *w, const 
     (void)a;
     size_t map = (size_t)c->H * (size_t)c->W, taps = (size_t)c->kh * (size_t)c->kw;
     for (int b = 0; b < c->B; b++) {
-        const float *xb = x + (size_t)b * (size_t)c->C * map;
+        const float *xb = x + (size_t)b * c->x_step;
+        float *to = y + (size_t)b * c->y_step;
         for (int o = 0; o < c->O; o++) {
-            const float *wo = w + (size_t)o * (size_t)c->C * taps;
+            const float *wo = w + (size_t)o * c->w_step;
             for (int oy = 0; oy < c->Ho; oy++) {
                 int ky0, ky1;
                 taps_inside(c, oy, c->kh, c->H, &ky0, &ky1);
@@ -62,7 +66,7 @@ void hdo__ref_conv_fwd(const hdo_conv *c, const float *x, const float *w, const 
                             const float *tap = wo + (size_t)ch * taps + (size_t)ky * (size_t)c->kw;
                             for (int kx = kx0; kx < kx1; kx++) s += (double)row[ix + kx] * (double)tap[kx];
                         }
-                    *y++ = (float)s;
+                    *to++ = (float)s;
                 }
             }
         }
@@ -75,7 +79,8 @@ void hdo__ref_conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, flo
     (void)a;
     size_t map = (size_t)c->Ho * (size_t)c->Wo, taps = (size_t)c->kh * (size_t)c->kw;
     for (int b = 0; b < c->B; b++) {
-        const float *dyb = dy + (size_t)b * (size_t)c->O * map;
+        const float *dyb = dy + (size_t)b * c->y_step;
+        float *to = dx + (size_t)b * c->x_step;
         for (int ch = 0; ch < c->C; ch++)
             for (int iy = 0; iy < c->H; iy++)
                 for (int ix = 0; ix < c->W; ix++) {
@@ -89,10 +94,10 @@ void hdo__ref_conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, flo
                             const float *g = dyb + (size_t)oy * (size_t)c->Wo + (size_t)ox;
                             const float *tap = w + (size_t)ch * taps + (size_t)ky * (size_t)c->kw + (size_t)kx;
                             for (size_t o = 0; o < (size_t)c->O; o++)
-                                s += (double)g[o * map] * (double)tap[o * (size_t)c->C * taps];
+                                s += (double)g[o * map] * (double)tap[o * c->w_step];
                         }
                     }
-                    *dx++ = (float)s;
+                    *to++ = (float)s;
                 }
     }
 }
@@ -101,9 +106,10 @@ void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, flo
     (void)a;
     size_t in_map = (size_t)c->H * (size_t)c->W, out_map = (size_t)c->Ho * (size_t)c->Wo;
     for (int o = 0; o < c->O; o++) {
+        float *to = dw + (size_t)o * c->w_step;
         double bias = 0;
         for (int b = 0; b < c->B; b++) {
-            const float *g = dy + ((size_t)b * (size_t)c->O + (size_t)o) * out_map;
+            const float *g = dy + (size_t)b * c->y_step + (size_t)o * out_map;
             for (size_t p = 0; p < out_map; p++) bias += (double)g[p];
         }
         if (db != NULL) db[o] = (float)bias;
@@ -112,8 +118,8 @@ void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, flo
                 for (int kx = 0; kx < c->kw; kx++) {
                     double s = 0;
                     for (int b = 0; b < c->B; b++) {
-                        const float *g = dy + ((size_t)b * (size_t)c->O + (size_t)o) * out_map;
-                        const float *xc = x + ((size_t)b * (size_t)c->C + (size_t)ch) * in_map;
+                        const float *g = dy + (size_t)b * c->y_step + (size_t)o * out_map;
+                        const float *xc = x + (size_t)b * c->x_step + (size_t)ch * in_map;
                         for (int oy = 0; oy < c->Ho; oy++) {
                             int iy = oy * c->stride - c->pad + ky;
                             if (iy < 0 || iy >= c->H) continue;
@@ -124,7 +130,7 @@ void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, flo
                             }
                         }
                     }
-                    *dw++ = (float)s;
+                    *to++ = (float)s;
                 }
     }
 }

@@ -72,7 +72,7 @@ static void make_auto(void) {
     k_auto.conv_fwd = own->conv_fwd;
     k_auto.conv_bwd_x = own->conv_bwd_x;
     k_auto.conv_bwd_w = own->conv_bwd_w;
-    snprintf(conv_name, sizeof conv_name, "own %s (direct and implicit GEMM)", own->name);
+    snprintf(conv_name, sizeof conv_name, "own %s (direct, Winograd, implicit GEMM)", own->name);
     k_auto.gemm_name = gemm_name;
     k_auto.conv_name = conv_name;
     k_auto.attn_fwd = attn->attn_fwd;

@@ -23,9 +23,12 @@ typedef struct hdo_conv { /* a 2-d convolution, square or not */
     int O, kh, kw;        /* output channels, kernel */
     int stride, pad;
     int Ho, Wo; /* output height and width, filled by hdo__conv_init */
+    /* Floats between samples of x and of y, and between output channels of w; dense from hdo__conv_init. Larger ones
+     * make C input channels (for bwd_x) or O output channels (for fwd, bwd_w) a part of a wider convolution. */
+    size_t x_step, y_step, w_step;
 } hdo_conv;
 
-void hdo__conv_init(hdo_conv *c); /* computes Ho, Wo */
+void hdo__conv_init(hdo_conv *c); /* computes Ho, Wo and the steps */
 
 typedef struct hdo_attn { /* causal multi-head self-attention of small heads */
     int B, T, heads, hs;  /* samples, positions, heads, head size; model width D = heads * hs */

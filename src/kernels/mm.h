@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products and convolutions behind kernels.h: the reference (k_ref.c), the library (k_blas.c) and our own vector
- * kernels (simd_gemm.c, simd_conv.c, simd_igemm.c, one table per instruction set, see base/simd.h).
+ * kernels (simd_gemm.c, simd_conv.c, simd_wino.c, simd_igemm.c, one table per instruction set, see base/simd.h).
  *
  * The bits of a result depend on the path (fused or separate multiply-add, order of summation), never on the alignment
  * of the arguments, on the number of threads or on what other threads do. With our kernels a sample's result of a
@@ -28,8 +28,8 @@ bool hdo__blas_small(void);
 void hdo__blas_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
                     int ldb, float beta, float *C, int ldc);
 
-/* Our own vector kernels. conv_*: any convolution; the small same-size ones go to direct kernels, the rest to an
- * implicit matrix product. */
+/* Our own vector kernels. conv_*: any convolution; small ones go to direct kernels, 3 x 3 with many channels to
+ * Winograd kernels, the rest to an implicit matrix product. */
 typedef struct hdo_mm_simd {
     const char *name;
     /* True where `gemm` below is the better choice even when a BLAS library is there (measured: bench_kernels). */

@@ -40,16 +40,16 @@ static flat flat_of(const hdo_conv *c) {
  * forward kernel while a padded image of all source channels fits the first-level cache. */
 static bool same_size(const hdo_conv *c) {
     return c->stride == 1 && c->kh == c->kw && c->kh % 2 == 1 && c->kh <= 7 && c->pad == c->kh / 2 && c->W >= 5 &&
-           c->H >= 5 && c->C <= 64 && c->O <= 64;
+           c->H >= 5 && whole_C(c) <= 64 && whole_O(c) <= 64;
 }
 
 bool HDO_ISA_FN(hdo__direct_fits)(const hdo_conv *c) {
-    size_t most = (size_t)(c->C > c->O ? c->C : c->O);
+    size_t most = (size_t)(whole_C(c) > whole_O(c) ? whole_C(c) : whole_O(c));
     return same_size(c) && (most <= 32 || most * flat_of(c).image * sizeof(float) <= IMAGE_BYTES);
 }
 
 bool HDO_ISA_FN(hdo__direct_fits_w)(const hdo_conv *c) {
-    return same_size(c) && c->C <= 32 && c->O <= 32;
+    return same_size(c) && whole_C(c) <= 32 && whole_O(c) <= 32;
 }
 
 /* Rows of W floats into rows of Wp floats. Each row is written in whole vectors, zeros behind its end: these fall on
@@ -130,8 +130,8 @@ static size_t blocks_of(size_t M) {
 }
 
 /* dst (B, M, H, W) = bias + conv of src (B, S, H, W) with packed weights wp (blocks of M, S * taps, DO). */
-static void run_fwd(const flat *f, size_t B, size_t S, size_t M, const float *src, const float *wp, const float *bias,
-                    float *dst, hdo_arena *a) {
+static void run_fwd(const flat *f, size_t B, size_t S, size_t M, const float *src, size_t src_step, const float *wp,
+                    const float *bias, float *dst, size_t dst_step, hdo_arena *a) {
     size_t map = f->H * f->W, K = S * f->taps, side = 2 * f->pad + 1;
     float *pads = hdo__arena_floats(a, S * f->image), *out = hdo__arena_floats(a, DO * f->len);
     float *start = hdo__arena_floats(a, blocks_of(M) * DO); /* bias, padded with zeros */
@@ -143,11 +143,11 @@ static void run_fwd(const flat *f, size_t B, size_t S, size_t M, const float *sr
         off[k] = (int32_t)(k / f->taps * f->image + t / side * f->Wp + t % side);
     }
     for (size_t b = 0; b < B; b++) {
-        pad_image(f, S, src + b * S * map, pads);
+        pad_image(f, S, src + b * src_step, pads);
         for (size_t m = 0; m < M; m += DO) {
             size_t mo = M - m < DO ? M - m : DO;
             fwd_blocks[mo](f, K, off, pads, wp + m * K, start + m, out);
-            for (size_t i = 0; i < mo; i++) gather_rows(f, out + i * f->len, dst + (b * M + m + i) * map);
+            for (size_t i = 0; i < mo; i++) gather_rows(f, out + i * f->len, dst + b * dst_step + (m + i) * map);
         }
     }
 }
@@ -159,8 +159,8 @@ void HDO_ISA_FN(hdo__direct_fwd)(const hdo_conv *c, const float *x, const float 
     size_t K = C * f.taps;
     float *wp = hdo__arena_floats(a, blocks_of(O) * DO * K);
     for (size_t o = 0; o < O; o++)
-        for (size_t k = 0; k < K; k++) wp[o / DO * DO * K + k * DO + o % DO] = w[o * K + k];
-    run_fwd(&f, (size_t)c->B, C, O, x, wp, bias, y, a);
+        for (size_t k = 0; k < K; k++) wp[o / DO * DO * K + k * DO + o % DO] = w[o * c->w_step + k];
+    run_fwd(&f, (size_t)c->B, C, O, x, c->x_step, wp, bias, y, c->y_step, a);
     hdo__arena_rewind(a, mark);
 }
 
@@ -172,8 +172,8 @@ void HDO_ISA_FN(hdo__direct_bwd_x)(const hdo_conv *c, const float *dy, const flo
     for (size_t i = 0; i < C; i++)
         for (size_t o = 0; o < O; o++)
             for (size_t t = 0; t < T; t++)
-                wp[i / DO * DO * K + (o * T + t) * DO + i % DO] = w[(o * C + i) * T + (T - 1 - t)];
-    run_fwd(&f, (size_t)c->B, O, C, dy, wp, NULL, dx, a);
+                wp[i / DO * DO * K + (o * T + t) * DO + i % DO] = w[o * c->w_step + i * T + (T - 1 - t)];
+    run_fwd(&f, (size_t)c->B, O, C, dy, c->y_step, wp, NULL, dx, c->x_step, a);
     hdo__arena_rewind(a, mark);
 }
 
@@ -249,9 +249,9 @@ void HDO_ISA_FN(hdo__direct_bwd_w)(const hdo_conv *c, const float *x, const floa
     for (size_t b0 = 0; b0 < B; b0 += most) {
         q.G = B - b0 < most ? B - b0 : most;
         for (size_t b = 0; b < q.G; b++) {
-            pad_image(&f, C, x + (b0 + b) * C * map, xs + b * q.x_step);
+            pad_image(&f, C, x + (b0 + b) * c->x_step, xs + b * q.x_step);
             for (size_t o = 0; o < O; o++)
-                spread_rows(&f, dy + ((b0 + b) * O + o) * map, gs + b * q.g_step + o * q.g_image);
+                spread_rows(&f, dy + (b0 + b) * c->y_step + o * map, gs + b * q.g_step + o * q.g_image);
         }
         for (size_t o = 0; o < O; o += DO) {
             size_t mo = O - o < DO ? O - o : DO;
@@ -260,7 +260,8 @@ void HDO_ISA_FN(hdo__direct_bwd_w)(const hdo_conv *c, const float *x, const floa
                                C * f.taps);
         }
     }
-    for (size_t i = 0; i < O * C * f.taps; i++) dw[i] = v_sum(v_load(sum + i * VL));
+    size_t row = C * f.taps;
+    for (size_t i = 0; i < O * row; i++) dw[i / row * c->w_step + i % row] = v_sum(v_load(sum + i * VL));
     hdo__arena_rewind(a, mark);
 }
 

@@ -78,7 +78,7 @@ static size_t by_pixel_work(const hdo_conv *c) {
 static void by_pixel(const hdo_conv *c, const source *s, const float *dy, float *dw, hdo_arena *a) {
     size_t B = (size_t)c->B, C = (size_t)c->C, O = (size_t)c->O, px = (size_t)c->H * (size_t)c->W;
     size_t py = (size_t)c->Ho * (size_t)c->Wo, taps = (size_t)c->kh * (size_t)c->kw, panels = (C + NR - 1) / NR;
-    const float *g = turn(B, O * py, dy, a);                /* (O, pixel, B) */
+    const float *g = turn(B, O * py, dy, c->y_step, a);     /* (O, pixel, B) */
     float *xs = hdo__arena_floats(a, panels * px * B * NR); /* (panel, pixel, B, NR channels) */
     float *sums = hdo__arena_floats(a, taps * MR * NR);     /* (tap, MR, NR); dead taps stay zero */
     reach *q = hdo__arena_take(a, taps * sizeof *q);
@@ -88,7 +88,7 @@ static void by_pixel(const hdo_conv *c, const source *s, const float *dy, float 
     if (C % NR != 0) memset(xs + (panels - 1) * px * B * NR, 0, px * B * NR * sizeof *xs);
     for (size_t b = 0; b < B; b++)
         for (size_t p = 0; p < panels; p++)
-            transpose(C - p * NR < NR ? C - p * NR : NR, px, s->src + (b * C + p * NR) * px, px,
+            transpose(C - p * NR < NR ? C - p * NR : NR, px, s->src + b * s->image + p * NR * px, px,
                       xs + (p * px * B + b) * NR, B * NR);
     for (int t = 0; t < s->nt; t++) {
         size_t n = 0;
@@ -108,7 +108,7 @@ static void by_pixel(const hdo_conv *c, const source *s, const float *dy, float 
                 reaches[rows](q + t, B, g + o * py * B, py * B, xs + p * px * B * NR,
                               sums + (size_t)s->tap[t] * MR * NR);
             for (size_t r = 0; r < rows; r++)
-                spread_taps(channels, taps, sums + r * NR, dw + ((o + r) * C + p * NR) * taps);
+                spread_taps(channels, taps, sums + r * NR, dw + (o + r) * c->w_step + p * NR * taps);
         }
 }
 
@@ -137,11 +137,11 @@ static void pack_transposed(const source *s, size_t k0, size_t groups, const flo
 }
 
 /* A tile (rows, NR) of sums into dw (O, C, taps), `cols` columns from depth k0 on, spread over the live taps. */
-static void add_weights(const source *s, size_t taps, size_t rows, size_t k0, size_t cols, const float *sum,
-                        float *dw) {
-    size_t nt = (size_t)s->nt, K = (size_t)s->S * taps, to[NR] = {0};
+static void add_weights(const source *s, size_t taps, size_t rows, size_t k0, size_t cols, const float *sum, float *dw,
+                        size_t ldw) {
+    size_t nt = (size_t)s->nt, to[NR] = {0};
     for (size_t j = 0; j < cols; j++) to[j] = (k0 + j) / nt * taps + (size_t)s->tap[(k0 + j) % nt];
-    for (size_t r = 0; r < rows; r++, sum += NR, dw += K)
+    for (size_t r = 0; r < rows; r++, sum += NR, dw += ldw)
         for (size_t j = 0; j < cols; j++) dw[to[j]] += sum[j];
 }
 
@@ -180,13 +180,13 @@ void HDO_ISA_FN(hdo__igemm_bwd_w)(const hdo_conv *c, const float *x, const float
     make_taps(c, false, 0, 0, &s, a);
     size_t taps = (size_t)c->kh * (size_t)c->kw, nt = (size_t)s.nt, O = (size_t)c->O, K = (size_t)c->C * nt;
     size_t grid = (size_t)c->Ho * (size_t)c->Wo, N = (size_t)c->B * grid;
-    size_t image = (size_t)c->C * (size_t)c->H * (size_t)c->W, full = (size_t)c->C * taps;
+    size_t full = (size_t)c->C * taps;
     if (nt > 0 && goes_by_pixel(c->B, c->Ho, c->Wo)) {
         by_pixel(c, &s, dy, dw, a);
         hdo__arena_rewind(a, mark);
         return;
     }
-    memset(dw, 0, O * full * sizeof *dw);
+    for (size_t o = 0; o < O; o++) memset(dw + o * c->w_step, 0, full * sizeof *dw);
     float *rows = hdo__arena_floats(a, O * NB); /* dy (O, nb) */
     float *panel = hdo__arena_floats(a, NB * NR);
     float *sum = hdo__arena_floats(a, MR * NR);
@@ -199,14 +199,15 @@ void HDO_ISA_FN(hdo__igemm_bwd_w)(const hdo_conv *c, const float *x, const float
         if (N - n0 < nb) nb = N - n0;
         size_t groups = (nb + VL - 1) / VL, lda = nb;
         make_lanes(&s, n0, nb, groups, ln, runs);
-        const float *A = rows, *src = x + b * image;
+        const float *A = rows, *src = x + b * c->x_step;
         if (nb <= left) {
-            A = dy + b * O * grid + n0 % grid;
+            A = dy + b * c->y_step + n0 % grid;
             lda = grid;
         } else {
             for (size_t i = 0; i < nb / grid; i++)
                 for (size_t o = 0; o < O; o++)
-                    for (size_t p = 0; p < grid; p++) rows[o * nb + i * grid + p] = dy[((b + i) * O + o) * grid + p];
+                    for (size_t p = 0; p < grid; p++)
+                        rows[o * nb + i * grid + p] = dy[(b + i) * c->y_step + o * grid + p];
         }
         for (size_t k0 = 0; k0 < K; k0 += NR) { /* none when every tap is in the padding */
             size_t cols = K - k0 < NR ? K - k0 : NR;
@@ -215,11 +216,11 @@ void HDO_ISA_FN(hdo__igemm_bwd_w)(const hdo_conv *c, const float *x, const float
                 size_t m = O - i < MR ? O - i : MR;
                 const float *ai = A + i * lda;
                 if (cols == NR && nt == taps) {
-                    adds[m](nb, ai, lda, panel, dw + i * full + k0, full);
+                    adds[m](nb, ai, lda, panel, dw + i * c->w_step + k0, c->w_step);
                 } else {
                     memset(sum, 0, MR * NR * sizeof *sum);
                     adds[m](nb, ai, lda, panel, sum, NR);
-                    add_weights(&s, taps, m, k0, cols, sum, dw + i * full);
+                    add_weights(&s, taps, m, k0, cols, sum, dw + i * c->w_step, c->w_step);
                 }
             }
         }

@@ -69,6 +69,7 @@ static tile_fn *const tiles[MR + 1][NV + 1] = {
 
 typedef struct target {
     float *dst;                /* (B, M, H, W), or (M, H, W, B) when by pixel */
+    size_t image;              /* floats between samples, unless by pixel */
     int M, H, W, step, y0, x0; /* grid point (gy, gx) is pixel (gy * step + y0, gx * step + x0) */
     const float *bias;         /* (M) or NULL */
 } target;
@@ -81,7 +82,7 @@ typedef struct weights { /* of row m, source channel s and tap t: w[m * am + s *
 /* Finished columns [n0, n0 + cols), out (M, ldo), into the target. */
 static void write_columns(const source *s, const target *t, size_t n0, size_t cols, const float *out, size_t ldo) {
     size_t plane = (size_t)t->H * (size_t)t->W, M = (size_t)t->M, B = (size_t)s->B;
-    size_t per_sample = s->by_pixel ? 1 : M * plane, per_pixel = s->by_pixel ? B : 1, per_row = plane * per_pixel;
+    size_t per_sample = s->by_pixel ? 1 : t->image, per_pixel = s->by_pixel ? B : 1, per_row = plane * per_pixel;
     for (size_t j = 0, run; j < cols; j += run) { /* runs of columns that are neighbours in the target too */
         place at = place_of(s, n0 + j);
         run = s->by_pixel ? B - at.b : t->step == 1 ? (size_t)s->Hg * (size_t)s->Wg - at.y * (size_t)s->Wg - at.x : 1;
@@ -143,7 +144,7 @@ static blocking choose_blocks(const source *s, int M, int nt) {
 static void product(const source *s, const target *t, const weights *w, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a);
     size_t N = (size_t)s->B * (size_t)s->Hg * (size_t)s->Wg, M = (size_t)t->M, nt = (size_t)s->nt;
-    size_t plane = (size_t)s->H * (size_t)s->W, S = (size_t)s->S, image = S * plane;
+    size_t plane = (size_t)s->H * (size_t)s->W, S = (size_t)s->S;
     size_t channel = s->by_pixel ? plane * (size_t)s->B : plane;
     blocking bl = choose_blocks(s, t->M, s->nt);
     size_t nc = bl.columns, per = bl.channels, deep = per * nt, panels = nc / NR;
@@ -163,7 +164,7 @@ static void product(const source *s, const target *t, const weights *w, hdo_aren
                     size_t cols = end - j < NR ? end - j : NR, nv = (cols + VL - 1) / VL;
                     bool runs[NV] = {false};
                     make_lanes(s, n0 + j, cols, nv, ln, runs);
-                    const float *src = s->src + (s->by_pixel ? 0 : place_of(s, n0 + j).b * image) + c0 * channel;
+                    const float *src = s->src + (s->by_pixel ? 0 : place_of(s, n0 + j).b * s->image) + c0 * channel;
                     depth[i] =
                         pack_columns(s, w, cb, nv, src, channel, ln, runs, live, panel + i * NR * deep, off + i * deep);
                 }
@@ -223,18 +224,19 @@ void HDO_ISA_FN(hdo__igemm_fwd)(const hdo_conv *c, const float *x, const float *
     size_t mark = hdo__arena_mark(a), taps = (size_t)c->kh * (size_t)c->kw, B = (size_t)c->B;
     size_t image_x = (size_t)c->C * (size_t)c->H * (size_t)c->W, image_y = (size_t)c->O * (size_t)c->Ho * (size_t)c->Wo;
     source s = source_x(c, x);
-    target t = {.dst = y, .M = c->O, .H = c->Ho, .W = c->Wo, .step = 1, .bias = bias};
-    weights ws = {w, (size_t)c->C * taps, taps};
+    target t = {.dst = y, .image = c->y_step, .M = c->O, .H = c->Ho, .W = c->Wo, .step = 1, .bias = bias};
+    weights ws = {w, c->w_step, taps};
     make_taps(c, false, 0, 0, &s, a);
     s.by_pixel = goes_by_pixel(c->B, c->Ho, c->Wo);
     if (s.nt == 0) { /* every tap in the padding */
         size_t map = (size_t)c->Ho * (size_t)c->Wo;
-        for (size_t i = 0; i < B * image_y; i++) y[i] = bias != NULL ? bias[i / map % (size_t)c->O] : 0;
+        for (size_t i = 0; i < B * image_y; i++)
+            y[i / image_y * c->y_step + i % image_y] = bias != NULL ? bias[i / map % (size_t)c->O] : 0;
     } else if (s.by_pixel) {
-        s.src = turn(B, image_x, x, a);
+        s.src = turn(B, image_x, x, c->x_step, a);
         t.dst = hdo__arena_floats(a, B * image_y);
         product(&s, &t, &ws, a);
-        turn_back(B, image_y, t.dst, y);
+        turn_back(B, image_y, t.dst, y, c->y_step);
     } else {
         product(&s, &t, &ws, a);
     }
@@ -252,25 +254,28 @@ static void clear_class(const hdo_conv *c, int ry, int rx, size_t planes, size_t
 void HDO_ISA_FN(hdo__igemm_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a) {
     size_t mark = hdo__arena_mark(a), taps = (size_t)c->kh * (size_t)c->kw, B = (size_t)c->B;
     size_t image_x = (size_t)c->C * (size_t)c->H * (size_t)c->W, image_y = (size_t)c->O * (size_t)c->Ho * (size_t)c->Wo;
-    weights ws = {w, taps, (size_t)c->C * taps}; /* the transpose, in place */
+    weights ws = {w, taps, c->w_step}; /* the transpose, in place */
     /* All classes go the way of the largest: they write one array. */
     bool by_pixel = goes_by_pixel(c->B, (c->H + c->stride - 1) / c->stride, (c->W + c->stride - 1) / c->stride);
-    const float *src = by_pixel ? turn(B, image_y, dy, a) : dy;
+    const float *src = by_pixel ? turn(B, image_y, dy, c->y_step, a) : dy;
     float *dst = by_pixel ? hdo__arena_floats(a, B * image_x) : dx;
     for (int ry = 0; ry < c->stride && ry < c->H; ry++)
         for (int rx = 0; rx < c->stride && rx < c->W; rx++) {
             size_t here = hdo__arena_mark(a);
             source s = {.src = src, .B = c->B, .S = c->O, .H = c->Ho, .W = c->Wo, .step = 1, .by_pixel = by_pixel};
+            s.image = c->y_step;
             s.Hg = (c->H - ry + c->stride - 1) / c->stride;
             s.Wg = (c->W - rx + c->stride - 1) / c->stride;
             target t = {.dst = dst, .M = c->C, .H = c->H, .W = c->W, .step = c->stride, .y0 = ry, .x0 = rx};
+            t.image = c->x_step;
             make_taps(c, true, ry, rx, &s, a);
             if (s.nt > 0)
                 product(&s, &t, &ws, a);
             else
-                clear_class(c, ry, rx, (size_t)c->C * (by_pixel ? 1 : B), by_pixel ? B : 1, dst);
+                for (size_t b = 0; b < (by_pixel ? 1 : B); b++)
+                    clear_class(c, ry, rx, (size_t)c->C, by_pixel ? B : 1, dst + b * c->x_step);
             hdo__arena_rewind(a, here);
         }
-    if (by_pixel) turn_back(B, image_x, dst, dx);
+    if (by_pixel) turn_back(B, image_x, dst, dx, c->x_step);
     hdo__arena_rewind(a, mark);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to simd_igemm.c and simd_convw.c: the columns of a convolution seen as a matrix product, without the matrix.
+ * Private to simd_igemm.c and simd_convw.c (simd_wino.c takes only the transposes): the columns of a convolution seen
+ * as a matrix product, without the matrix.
  *
  * Columns n are (sample, grid y, grid x), flat over the whole batch, so that maps of 2 x 2 or 1 x 1 still fill vectors.
  * Depth k is (source channel, tap). Taps that fall outside the image for every grid position are dropped (3 x 3 on
@@ -15,6 +16,7 @@
 typedef struct source {
     const float *src; /* (B, S, H, W), or (S, H, W, B) when by_pixel */
     int B, S, H, W;
+    size_t image;       /* floats between samples, unless by_pixel */
     int Hg, Wg, step;   /* grid; source coordinate = grid coordinate * step + tap offset */
     int nt;             /* live taps */
     const int *ty, *tx; /* (nt) offsets */
@@ -49,8 +51,7 @@ typedef struct lanes {
 /* Fills (groups, nt) lanes for columns [n0, n0 + cols); runs[g]: the columns of group g are consecutive in the source,
  * so that one masked load fetches them. */
 static inline void make_lanes(const source *s, size_t n0, size_t cols, size_t groups, lanes *out, bool *runs) {
-    size_t image = (size_t)s->S * (size_t)s->H * (size_t)s->W;
-    size_t per_sample = s->by_pixel ? 1 : image, b0 = s->by_pixel ? 0 : place_of(s, n0).b;
+    size_t per_sample = s->by_pixel ? 1 : s->image, b0 = s->by_pixel ? 0 : place_of(s, n0).b;
     int32_t per_pixel = s->by_pixel ? s->B : 1;
     for (size_t g = 0; g < groups; g++) {
         int32_t base[VL], y[VL], x[VL];
@@ -128,14 +129,14 @@ static inline void transpose(size_t rows, size_t cols, const float *src, size_t 
     }
 }
 
-/* Samples last: (B, n) to (n, B), and back. */
-static inline const float *turn(size_t B, size_t n, const float *src, hdo_arena *a) {
+/* Samples last: (B, n) to (n, B), and back; samples are `step` apart. */
+static inline const float *turn(size_t B, size_t n, const float *src, size_t step, hdo_arena *a) {
     float *turned = hdo__arena_floats(a, B * n);
-    transpose(B, n, src, n, turned, B);
+    transpose(B, n, src, step, turned, B);
     return turned;
 }
-static inline void turn_back(size_t B, size_t n, const float *turned, float *dst) {
-    transpose(n, B, turned, B, dst, n);
+static inline void turn_back(size_t B, size_t n, const float *turned, float *dst, size_t step) {
+    transpose(n, B, turned, B, dst, step);
 }
 
 /* ---- taps -------------------------------------------------------------------------------------------------------- */
@@ -189,7 +190,15 @@ static inline size_t tap_work(const hdo_conv *c) {
 }
 
 static inline source source_x(const hdo_conv *c, const float *x) {
-    return (source){.src = x, .B = c->B, .S = c->C, .H = c->H, .W = c->W, .Hg = c->Ho, .Wg = c->Wo, .step = c->stride};
+    return (source){.src = x,
+                    .B = c->B,
+                    .S = c->C,
+                    .H = c->H,
+                    .W = c->W,
+                    .image = c->x_step,
+                    .Hg = c->Ho,
+                    .Wg = c->Wo,
+                    .step = c->stride};
 }
 
 #endif

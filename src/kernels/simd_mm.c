@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of one instruction set: products, and convolutions sent to the direct kernels or to the implicit product.
+ * The table of one instruction set: products, and convolutions sent to the kernel that fits them best.
  */
 #include "kernels/simd_mm.h"
 
@@ -8,22 +8,31 @@
 #define NAME_STR(x) NAME_STR2(x)
 
 static size_t conv_work(const hdo_conv *c) {
+    if (HDO_ISA_FN(hdo__wino_fits)(c)) return HDO_ISA_FN(hdo__wino_work)(c);
     bool fwd = HDO_ISA_FN(hdo__direct_fits)(c), bwd_w = HDO_ISA_FN(hdo__direct_fits_w)(c);
     size_t one = fwd || bwd_w ? HDO_ISA_FN(hdo__direct_work)(c) : 0;
     size_t two = fwd ? 0 : HDO_ISA_FN(hdo__igemm_work)(c), three = bwd_w ? 0 : HDO_ISA_FN(hdo__igemm_w_work)(c);
+    size_t four = HDO_ISA_FN(hdo__stem_fits)(c) ? HDO_ISA_FN(hdo__stem_work)(c) : 0;
     if (two > one) one = two;
-    return three > one ? three : one;
+    if (three > one) one = three;
+    return four > one ? four : one;
 }
 
 static void conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a) {
-    if (HDO_ISA_FN(hdo__direct_fits)(c))
+    if (HDO_ISA_FN(hdo__wino_fits)(c))
+        HDO_ISA_FN(hdo__wino_fwd)(c, x, w, bias, y, a);
+    else if (HDO_ISA_FN(hdo__stem_fits)(c))
+        HDO_ISA_FN(hdo__stem_fwd)(c, x, w, bias, y, a);
+    else if (HDO_ISA_FN(hdo__direct_fits)(c))
         HDO_ISA_FN(hdo__direct_fwd)(c, x, w, bias, y, a);
     else
         HDO_ISA_FN(hdo__igemm_fwd)(c, x, w, bias, y, a);
 }
 
 static void conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a) {
-    if (HDO_ISA_FN(hdo__direct_fits)(c))
+    if (HDO_ISA_FN(hdo__wino_fits)(c))
+        HDO_ISA_FN(hdo__wino_bwd_x)(c, dy, w, dx, a);
+    else if (HDO_ISA_FN(hdo__direct_fits)(c))
         HDO_ISA_FN(hdo__direct_bwd_x)(c, dy, w, dx, a);
     else
         HDO_ISA_FN(hdo__igemm_bwd_x)(c, dy, w, dx, a);
@@ -35,7 +44,7 @@ static void bias_grad(const hdo_conv *c, const float *dy, float *db) {
     for (size_t o = 0; o < O; o++) {
         double total = 0;
         for (size_t b = 0; b < (size_t)c->B; b++) {
-            const float *g = dy + (b * O + o) * map;
+            const float *g = dy + b * c->y_step + o * map;
             vec s0 = v_zero(), s1 = v_zero();
             size_t i = 0;
             for (; i + 2 * VL <= map; i += 2 * VL) {
@@ -51,7 +60,9 @@ static void bias_grad(const hdo_conv *c, const float *dy, float *db) {
 }
 
 static void conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a) {
-    if (HDO_ISA_FN(hdo__direct_fits_w)(c))
+    if (HDO_ISA_FN(hdo__wino_fits)(c))
+        HDO_ISA_FN(hdo__wino_bwd_w)(c, x, dy, dw, a);
+    else if (HDO_ISA_FN(hdo__direct_fits_w)(c))
         HDO_ISA_FN(hdo__direct_bwd_w)(c, x, dy, dw, a);
     else
         HDO_ISA_FN(hdo__igemm_bwd_w)(c, x, dy, dw, a);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to simd_gemm.c, simd_conv.c, simd_igemm.c, simd_convw.c and simd_mm.c: the vector type of one instruction
- * set, the register tile every matrix product is made of, and the prototypes these files share. HDO_ISA names the set,
- * see base/simd.h.
+ * Private to simd_gemm.c, simd_conv.c, simd_stem.c, simd_wino.c, simd_igemm.c, simd_convw.c and
+ * simd_mm.c: the vector type of one
+ * instruction set, the register tile every matrix product is made of, and the prototypes these files share. HDO_ISA
+ * names the set, see base/simd.h.
  */
 #ifndef HDO_KERNELS_SIMD_MM_H
 #define HDO_KERNELS_SIMD_MM_H
@@ -171,6 +172,14 @@ void HDO_ISA_FN(hdo__mm_gemm)(bool ta, bool tb, int M, int N, int K, float alpha
                               const float *B, int ldb, float beta, float *C, int ldc);
 bool HDO_ISA_FN(hdo__mm_gemm_wins)(bool ta, bool tb, int M, int N, int K);
 
+/* Channels of the convolution that c is a part of: they choose the path, so that a part goes the way of the whole. */
+static inline int whole_C(const hdo_conv *c) {
+    return (int)(c->w_step / ((size_t)c->kh * (size_t)c->kw));
+}
+static inline int whole_O(const hdo_conv *c) {
+    return (int)(c->y_step / ((size_t)c->Ho * (size_t)c->Wo));
+}
+
 /* Direct convolution: only where `fits` (forward, bwd_x) or `fits_w` (bwd_w) says so. */
 bool HDO_ISA_FN(hdo__direct_fits)(const hdo_conv *c);
 bool HDO_ISA_FN(hdo__direct_fits_w)(const hdo_conv *c);
@@ -179,6 +188,20 @@ void HDO_ISA_FN(hdo__direct_fwd)(const hdo_conv *c, const float *x, const float 
                                  hdo_arena *a);
 void HDO_ISA_FN(hdo__direct_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
 void HDO_ISA_FN(hdo__direct_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, hdo_arena *a);
+
+/* Few channels, stride 2: forward only, where it fits. */
+bool HDO_ISA_FN(hdo__stem_fits)(const hdo_conv *c);
+size_t HDO_ISA_FN(hdo__stem_work)(const hdo_conv *c);
+void HDO_ISA_FN(hdo__stem_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
+                               hdo_arena *a);
+
+/* Winograd: only where it fits, all three passes. */
+bool HDO_ISA_FN(hdo__wino_fits)(const hdo_conv *c);
+size_t HDO_ISA_FN(hdo__wino_work)(const hdo_conv *c);
+void HDO_ISA_FN(hdo__wino_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
+                               hdo_arena *a);
+void HDO_ISA_FN(hdo__wino_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
+void HDO_ISA_FN(hdo__wino_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, hdo_arena *a);
 
 /* Implicit matrix product: any convolution. */
 size_t HDO_ISA_FN(hdo__igemm_work)(const hdo_conv *c);   /* forward and bwd_x */

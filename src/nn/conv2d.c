@@ -8,8 +8,9 @@
  *                               the first term treats the G tangents as one batch of G B samples
  *   cplx  the same for the imaginary part (over nu), and y -= nu^2 tw * tx
  *
- * Wide passes (batch-norm networks) cut the batch in pieces: forward and dx are separable over samples; dw is summed
- * over at most two halves, each in its own buffer, added in order.
+ * Wide passes (batch-norm networks) spread pieces of samples or, when the weights are many, of channels: forward and dx
+ * are separable over both, dw over output channels. Every number is the same sum whatever piece it is in, so the cut
+ * may depend on the number of threads and one thread cuts nothing.
  */
 #include <math.h>
 #include <string.h>
@@ -31,20 +32,32 @@ static size_t row_len(const hdo_layer *l) {
 static size_t map_len(const hdo_layer *l) {
     return (size_t)l->geo.Ho * (size_t)l->geo.Wo;
 }
-static size_t in_len(const hdo_layer *l) {
-    return (size_t)l->geo.C * (size_t)l->geo.H * (size_t)l->geo.W;
+
+enum { MANY_WEIGHTS = 1 << 16 }; /* floats: pieces are then of channels, each reading its part of the weights */
+
+/* Pieces of channels are made of whole units. */
+static int unit_of(int channels) {
+    return channels % 16 == 0 ? 16 : channels;
 }
 
-enum { DW_HALVES = 2 };
+static size_t kernel_work(const hdo_layer *l, const hdo_net *net, int B) {
+    size_t most = 0;
+    for (int part = 0; part < 2; part++) { /* a part of the channels may need more than all of them */
+        hdo_conv c = geometry(l, B, l->geo.O);
+        int *n = part == 0 ? &c.O : &c.C, all = *n;
+        for (*n = unit_of(all); *n <= all; *n += unit_of(all)) {
+            size_t work = net->k->conv_work(&c);
+            most = work > most ? work : most;
+        }
+    }
+    return most;
+}
 
 static size_t conv2d_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
-    hdo_conv c = geometry(l, B * (G > 1 ? G : 1), l->geo.O);
     size_t w = net->params.row[l->weight].len, out = (size_t)B * (size_t)l->geo.O * map_len(l);
-    size_t kernel = net->k->conv_work(&c);
+    size_t kernel = kernel_work(l, net, B * (G > 1 ? G : 1));
     size_t grad = 0, fwd = 0;
-    if (G == 0)
-        grad = (size_t)DW_HALVES *
-               (hdo__arena_round(w * sizeof(float)) + hdo__arena_round((size_t)l->geo.O * sizeof(float)));
+    if (G == 0) grad = hdo__arena_round(w * sizeof(float)) + hdo__arena_round((size_t)l->geo.O * sizeof(float));
     if (G > 0 || !net->small)
         fwd = hdo__tile_bytes(net, l->geo.O, row_len(l)) + hdo__tile_bytes(net, 1, (size_t)l->geo.O) +
               hdo__arena_round(out * sizeof(float));
@@ -56,36 +69,55 @@ typedef struct conv_args {
     const hdo_pass *p;
     const float *in, *w, *b, *dout;
     float *out, *din;
-    float *dw[DW_HALVES], *db[DW_HALVES]; /* (O, C, kh, kw), (O) */
+    float *dw, *db; /* (O, C, kh, kw), (O) */
 } conv_args;
 
-static void fwd_piece(void *ctx, int lo, int hi, hdo_work *work) {
+/* Samples lo .. hi-1, all channels. */
+static void fwd_samples(void *ctx, int lo, int hi, hdo_work *work) {
     conv_args *v = ctx;
     hdo_conv c = geometry(v->l, hi - lo, v->l->geo.O);
-    size_t on = (size_t)c.O * map_len(v->l);
-    float *y = v->out + (size_t)lo * on;
-    v->p->net->k->conv_fwd(&c, v->in + (size_t)lo * in_len(v->l), v->w, v->b, y, work->arena);
-    if (v->l->relu) v->p->net->v->relu((size_t)(hi - lo) * on, y);
+    float *y = v->out + (size_t)lo * c.y_step;
+    v->p->net->k->conv_fwd(&c, v->in + (size_t)lo * c.x_step, v->w, v->b, y, work->arena);
+    if (v->l->relu) v->p->net->v->relu((size_t)(hi - lo) * c.y_step, y);
 }
 
-/* One tile of output channels into its place in out (B, O, map), or (add != 0) add times the tile added to it: conv of
- * x with w (n, row) goes through a temporary (B, n, map) because the channels of a tile are not contiguous over the
- * batch. */
+/* Units lo .. hi-1 of output channels, all samples. */
+static void fwd_channels(void *ctx, int lo, int hi, hdo_work *work) {
+    conv_args *v = ctx;
+    int unit = unit_of(v->l->geo.O);
+    hdo_conv c = geometry(v->l, v->p->B, (hi - lo) * unit);
+    size_t o = (size_t)lo * (size_t)unit, map = map_len(v->l);
+    float *y = v->out + o * map;
+    v->p->net->k->conv_fwd(&c, v->in, v->w + o * c.w_step, v->b != NULL ? v->b + o : NULL, y, work->arena);
+    for (int s = 0; v->l->relu && s < c.B; s++) v->p->net->v->relu((size_t)c.O * map, y + (size_t)s * c.y_step);
+}
+
+static void spread(const conv_args *v, int channels, hdo_piece by_samples, hdo_piece by_channels, void *ctx) {
+    const hdo_pass *p = v->p;
+    int units = channels / unit_of(channels), threads = p->wide ? p->work->team->threads : 1;
+    if (hdo__param(p->net, v->l->weight)->len >= MANY_WEIGHTS && units > 1)
+        hdo__pass_pieces(p, units, threads < units ? threads : units, by_channels, ctx);
+    else
+        hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), by_samples, ctx);
+}
+
+/* One tile of output channels, conv of x with w (n, row), into its place in out (B, O, map), or (add != 0) add times
+ * it added to what is there. */
 static void tile_into(const hdo_layer *l, const hdo_pass *p, int o, int n, const float *x, const float *w,
                       const float *b, float *out, float add) {
     hdo_arena *a = p->work->arena;
     size_t map = map_len(l), mark = hdo__arena_mark(a), run = (size_t)n * map;
-    float *tmp = hdo__arena_floats(a, (size_t)p->B * run);
     hdo_conv c = geometry(l, p->B, n);
-    p->net->k->conv_fwd(&c, x, w, b, tmp, a);
-    for (int s = 0; s < p->B; s++) {
-        float *to = out + ((size_t)s * (size_t)l->geo.O + (size_t)o) * map;
-        if (add == 0) {
-            memcpy(to, tmp + (size_t)s * run, run * sizeof(float));
-        } else {
-            hdo__axpy(run, add, tmp + (size_t)s * run, to);
-        }
+    float *to = out + (size_t)o * map;
+    if (add == 0) {
+        p->net->k->conv_fwd(&c, x, w, b, to, a);
+        return;
     }
+    size_t step = c.y_step;
+    float *tmp = hdo__arena_floats(a, (size_t)p->B * run); /* (B, n, map) */
+    c.y_step = run;
+    p->net->k->conv_fwd(&c, x, w, b, tmp, a);
+    for (int s = 0; s < p->B; s++) hdo__axpy(run, add, tmp + (size_t)s * run, to + (size_t)s * step);
     hdo__arena_rewind(a, mark);
 }
 
@@ -97,7 +129,7 @@ static void conv2d_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     size_t boff = l->bias >= 0 ? hdo__param(p->net, l->bias)->off : 0;
     if (p->u == NULL) {
         conv_args v = {.l = l, .p = p, .in = in, .w = p->x + woff, .b = l->bias >= 0 ? p->x + boff : NULL, .out = out};
-        hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), fwd_piece, &v);
+        spread(&v, l->geo.O, fwd_samples, fwd_channels, &v);
         return;
     }
     hdo_arena *a = p->work->arena;
@@ -108,31 +140,37 @@ static void conv2d_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
         int n = O - o < tile ? O - o : tile;
         size_t inner = hdo__arena_mark(a);
         const float *w = hdo__pass_weights(p, woff + (size_t)o * row, (size_t)n * row);
-        if (n == O) {
-            hdo_conv c = geometry(l, p->B, O);
-            p->net->k->conv_fwd(&c, in, w, b, out, a);
-        } else {
-            tile_into(l, p, o, n, in, w, b != NULL ? b + o : NULL, out, 0);
-        }
+        tile_into(l, p, o, n, in, w, b != NULL ? b + o : NULL, out, 0);
         hdo__arena_rewind(a, inner);
     }
     hdo__arena_rewind(a, mark);
     if (l->relu) p->net->v->relu((size_t)p->B * (size_t)O * map_len(l), out);
 }
 
-static void dx_piece(void *ctx, int lo, int hi, hdo_work *work) {
+static void dx_samples(void *ctx, int lo, int hi, hdo_work *work) {
     conv_args *v = ctx;
     hdo_conv c = geometry(v->l, hi - lo, v->l->geo.O);
-    v->p->net->k->conv_bwd_x(&c, v->dout + (size_t)lo * (size_t)c.O * map_len(v->l), v->w,
-                             v->din + (size_t)lo * in_len(v->l), work->arena);
+    v->p->net->k->conv_bwd_x(&c, v->dout + (size_t)lo * c.y_step, v->w, v->din + (size_t)lo * c.x_step, work->arena);
 }
 
-static void dw_piece(void *ctx, int lo, int hi, hdo_work *work) {
+/* Units lo .. hi-1 of input channels, all samples. */
+static void dx_channels(void *ctx, int lo, int hi, hdo_work *work) {
     conv_args *v = ctx;
-    hdo_conv c = geometry(v->l, hi - lo, v->l->geo.O);
-    int half = lo > 0;
-    v->p->net->k->conv_bwd_w(&c, v->in + (size_t)lo * in_len(v->l), v->dout + (size_t)lo * (size_t)c.O * map_len(v->l),
-                             v->dw[half], v->db[half], work->arena);
+    int unit = unit_of(v->l->geo.C);
+    hdo_conv c = geometry(v->l, v->p->B, v->l->geo.O);
+    size_t first = (size_t)lo * (size_t)unit, taps = (size_t)c.kh * (size_t)c.kw, plane = (size_t)c.H * (size_t)c.W;
+    c.C = (hi - lo) * unit;
+    v->p->net->k->conv_bwd_x(&c, v->dout, v->w + first * taps, v->din + first * plane, work->arena);
+}
+
+/* Units lo .. hi-1 of output channels, all samples. */
+static void dw_channels(void *ctx, int lo, int hi, hdo_work *work) {
+    conv_args *v = ctx;
+    int unit = unit_of(v->l->geo.O);
+    hdo_conv c = geometry(v->l, v->p->B, (hi - lo) * unit);
+    size_t o = (size_t)lo * (size_t)unit;
+    v->p->net->k->conv_bwd_w(&c, v->in, v->dout + o * map_len(v->l), v->dw + o * c.w_step,
+                             v->db != NULL ? v->db + o : NULL, work->arena);
 }
 
 static void conv2d_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
@@ -144,20 +182,19 @@ static void conv2d_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     float *g = p->g + W->off, *gb = l->bias >= 0 ? p->g + hdo__param(p->net, l->bias)->off : NULL;
     if (l->relu) p->net->v->relu_mask((size_t)p->B * O * map_len(l), out, dout);
 
-    conv_args v = {.l = l, .p = p, .in = in, .w = p->x + W->off, .dout = dout, .din = din};
-    int halves = p->wide && p->B >= 4 ? DW_HALVES : 1;
-    for (int h = 0; h < halves; h++) { /* the first half of a fresh gradient goes straight to g */
-        bool direct = h == 0 && !p->add;
-        v.dw[h] = direct ? g : hdo__arena_floats(a, W->len);
-        v.db[h] = gb == NULL ? NULL : direct ? gb : hdo__arena_floats(a, O);
+    conv_args v = {.l = l, .p = p, .in = in, .w = p->x + W->off, .dout = dout, .din = din, .dw = g, .db = gb};
+    if (p->add) {
+        v.dw = hdo__arena_floats(a, W->len);
+        if (gb != NULL) v.db = hdo__arena_floats(a, O);
     }
-    hdo__pass_pieces(p, p->B, halves, dw_piece, &v);
-    for (int h = 0; h < halves; h++) {
-        if (v.dw[h] != g) hdo__axpy(W->len, 1.0f, v.dw[h], g);
-        if (gb != NULL && v.db[h] != gb) hdo__axpy(O, 1.0f, v.db[h], gb);
+    int units = l->geo.O / unit_of(l->geo.O), threads = p->wide ? p->work->team->threads : 1;
+    hdo__pass_pieces(p, units, threads < units ? threads : units, dw_channels, &v);
+    if (p->add) {
+        hdo__axpy(W->len, 1.0f, v.dw, g);
+        if (gb != NULL) hdo__axpy(O, 1.0f, v.db, gb);
     }
     hdo__arena_rewind(a, mark);
-    if (din != NULL) hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), dx_piece, &v);
+    if (din != NULL) spread(&v, l->geo.C, dx_samples, dx_channels, &v);
 }
 
 static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
@@ -183,11 +220,7 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
             int m = O - o < tile ? O - o : tile;
             size_t inner = hdo__arena_mark(a);
             const float *tw = hdo__pass_tangent(p, r, woff + (size_t)o * row, (size_t)m * row);
-            if (tin == NULL && m == O) {
-                k->conv_fwd(&one, in, tw, tb, t, a);
-            } else {
-                tile_into(l, p, o, m, in, tw, tb != NULL ? tb + o : NULL, t, tin != NULL ? 1.0f : 0);
-            }
+            tile_into(l, p, o, m, in, tw, tb != NULL ? tb + o : NULL, t, tin != NULL ? 1.0f : 0);
             if (tin != NULL && imim < 0) tile_into(l, p, o, m, tin, tw, NULL, out, imim);
             hdo__arena_rewind(a, inner);
         }

@@ -88,7 +88,9 @@ size_t hdo__tile_bytes(const hdo_net *net, int rows, size_t row_len) {
 }
 
 int hdo__pieces(const hdo_pass *p, int n) {
-    return !p->wide || n < 4 ? 1 : n < 32 ? 2 : 4;
+    enum { LEAST = 4 }; /* samples of a piece: kernels go another way below */
+    int threads = p->wide ? p->work->team->threads : 1;
+    return n / LEAST < threads ? (n / LEAST > 1 ? n / LEAST : 1) : threads;
 }
 
 typedef struct piece_args {

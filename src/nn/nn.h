@@ -293,8 +293,9 @@ static inline const hdo_param *hdo__param(const hdo_net *net, int row) {
 /* The stream of masks of layer l; a number in it is addressed by the place of the sample in the batch. */
 hdo_stream hdo__mask_stream(const hdo_pass *p, const hdo_layer *l);
 
-/* Wide passes spread fixed pieces of a layer over the pass's team: piece k covers [k n / pieces, (k + 1) n / pieces) of
- * n items. How many pieces depends on n alone, so the bits do not depend on the threads. */
+/* Wide passes spread pieces of a layer over the pass's team: piece k covers [k n / pieces, (k + 1) n / pieces) of n
+ * items. Only work whose every number comes out the same whatever the cut is spread like this, so the bits do not
+ * depend on the threads; hdo__pieces says how many pieces of samples there are. */
 typedef void (*hdo_piece)(void *ctx, int lo, int hi, hdo_work *w);
 int hdo__pieces(const hdo_pass *p, int n);
 void hdo__pass_pieces(const hdo_pass *p, int n, int pieces, hdo_piece fn, void *ctx);

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/simd.h"
+
 typedef struct hdo_nn_simd {
     /* v = max(v, 0); a NaN is passed on: divergence must show. */
     void (*relu)(size_t n, float *v);
@@ -34,11 +36,22 @@ typedef struct hdo_nn_simd {
     /* dx = scale (dy - a - (x - mean) rstd b) */
     void (*dx)(size_t n, const float *x, const float *dy, float mean, float rstd, float scale, float a, float b,
                float *dx);
+    /* The same over many short runs side by side: everything is an array (n), sums are added to. */
+    void (*sums)(size_t n, const float *x, double *sum);
+    void (*squares)(size_t n, const float *x, const double *mean, double *sum);
+    void (*affines)(size_t n, const float *x, const float *mean, const float *scale, const float *shift, bool relu,
+                    float *y);
+    void (*all_dots)(size_t n, const float *x, const float *dy, const float *mean, const float *rstd, double *sum,
+                     double *dot);
+    void (*all_dx)(size_t n, const float *x, const float *dy, const float *mean, const float *rstd, const float *scale,
+                   const float *a, const float *b, float *dx);
 
     /* 2x2 max-pool of one map (2 Ho, 2 Wo) with rows W apart; place (Ho, Wo): 0 1 / 2 3, or NULL. */
     void (*pool2)(int Ho, int Wo, int W, bool relu, const float *x, float *y, uint8_t *place);
     void (*pool2_back)(int Ho, int Wo, int W, const uint8_t *place, const float *dy, float *dx); /* all four places */
     void (*pool2_pick)(int Ho, int Wo, int W, const uint8_t *place, const float *tx, float *ty);
+    /* 3x3 max-pool of one map (H, W) with stride 2 and padding 1. */
+    void (*pool3)(int H, int W, bool relu, const float *x, float *y);
 
     /* Layer-norm over rows of D numbers; b may be NULL. */
     void (*ln_fwd)(size_t rows, int D, float eps, const float *x, const float *w, const float *b, float *y);
@@ -52,6 +65,14 @@ typedef struct hdo_nn_simd {
     /* keep[2 i], keep[2 i + 1]: up where the low, high half of word[i] is >= limit, else 0. */
     void (*keep)(size_t words, const uint32_t *word, uint32_t limit, float up, float *keep);
 } hdo_nn_simd;
+
+/* The max-pools of one instruction set (simd_pool.c). */
+#ifdef HDO_ISA
+void HDO_ISA_FN(hdo__pool2)(int Ho, int Wo, int W, bool relu, const float *x, float *y, uint8_t *place);
+void HDO_ISA_FN(hdo__pool2_back)(int Ho, int Wo, int W, const uint8_t *place, const float *dy, float *dx);
+void HDO_ISA_FN(hdo__pool2_pick)(int Ho, int Wo, int W, const uint8_t *place, const float *tx, float *ty);
+void HDO_ISA_FN(hdo__pool3)(int H, int W, bool relu, const float *x, float *y);
+#endif
 
 extern const hdo_nn_simd hdo__nn_portable;
 #ifdef HDO_HAVE_AVX2_BUILD

@@ -12,7 +12,8 @@
  * variance, as in PyTorch. PyTorch refuses to train on one value a channel; here xh is then 0 and the running variance
  * takes the biased value. Evaluation uses the running statistics as constants: dx = w r dy, ty = w r tx + tw xh + tb.
  *
- * All sums are in double. Wide passes spread blocks of channels over the team.
+ * All sums are in double. Wide passes spread blocks of channels over the team. Channels of small maps are too short for
+ * loops of their own: they lie side by side in every sample and are treated as one row of numbers, samples added up.
  */
 #include <math.h>
 #include <string.h>
@@ -20,7 +21,8 @@
 #include "kernels/cplx.h"
 #include "nn/nn.h"
 
-enum { CHANNELS = 16 }; /* channels of a piece */
+enum { CHANNELS = 16, SHORT_CHANNELS = 64 }; /* channels of a piece */
+enum { SHORT = 16 };                         /* positions a channel: fewer go side by side */
 static const double momentum = 0.1;
 
 typedef struct bn_args {
@@ -36,43 +38,144 @@ static size_t at(const hdo_layer *l, int s, int c) {
     return ((size_t)s * (size_t)l->n_out + (size_t)c) * (size_t)l->rows;
 }
 
-/* Mean and 1/sqrt(var + eps) of channel c; two passes over the numbers, and the running statistics. */
-static void channel_stats(const bn_args *v, int c, double *mean, double *rstd) {
+/* 1/sqrt(var + eps) of channel c from its mean and the sum of squares around it, and the running statistics. */
+static double batch_rstd(const bn_args *v, int c, double mu, double sq) {
     const hdo_layer *l = v->l;
     const hdo_pass *p = v->p;
-    size_t S = (size_t)l->rows;
     const hdo_param *m = &p->net->buffers.row[l->buffer], *var = m + 1;
-    if (!p->s->train) {
-        *mean = (double)p->stats[m->off + (size_t)c];
-        *rstd = 1.0 / sqrt((double)p->stats[var->off + (size_t)c] + (double)l->eps);
-        return;
-    }
-    double n = (double)p->B * (double)S, sum = 0, sq = 0;
-    for (int s = 0; s < p->B; s++) sum += p->net->v->sum(S, v->x + at(l, s, c));
-    double mu = sum / n;
-    for (int s = 0; s < p->B; s++) sq += p->net->v->sum_sq(S, v->x + at(l, s, c), mu);
-    *mean = mu;
-    *rstd = 1.0 / sqrt(sq / n + (double)l->eps);
+    double n = (double)p->B * (double)l->rows;
     if (p->stats_out != NULL) {
         double unbiased = sq / (n > 1 ? n - 1 : 1), old_m = (double)p->stats[m->off + (size_t)c];
         double old_v = (double)p->stats[var->off + (size_t)c];
         p->stats_out[m->off + (size_t)c] = (float)((1 - momentum) * old_m + momentum * mu);
         p->stats_out[var->off + (size_t)c] = (float)((1 - momentum) * old_v + momentum * unbiased);
     }
+    return 1.0 / sqrt(sq / n + (double)l->eps);
+}
+
+/* The running ones. */
+static void stored_stats(const bn_args *v, int c, double *mean, double *rstd) {
+    const hdo_param *m = &v->p->net->buffers.row[v->l->buffer], *var = m + 1;
+    *mean = (double)v->p->stats[m->off + (size_t)c];
+    *rstd = 1.0 / sqrt((double)v->p->stats[var->off + (size_t)c] + (double)v->l->eps);
+}
+
+/* Mean and 1/sqrt(var + eps) of channel c: two passes over the numbers. */
+static void channel_stats(const bn_args *v, int c, double *mean, double *rstd) {
+    const hdo_layer *l = v->l;
+    const hdo_pass *p = v->p;
+    size_t S = (size_t)l->rows;
+    if (!p->s->train) {
+        stored_stats(v, c, mean, rstd);
+        return;
+    }
+    double n = (double)p->B * (double)S, sum = 0, sq = 0;
+    for (int s = 0; s < p->B; s++) sum += p->net->v->sum(S, v->x + at(l, s, c));
+    *mean = sum / n;
+    for (int s = 0; s < p->B; s++) sq += p->net->v->sum_sq(S, v->x + at(l, s, c), *mean);
+    *rstd = batch_rstd(v, c, *mean, sq);
 }
 
 static size_t batchnorm_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
     (void)B;
-    return 2 * (size_t)(G > 1 ? G : 1) * hdo__tile_bytes(net, 1, (size_t)l->n_out);
+    size_t n = (size_t)l->n_out * (size_t)l->rows;
+    size_t rows =
+        l->rows > SHORT ? 0 : 5 * hdo__arena_round(n * sizeof(float)) + 2 * hdo__arena_round(n * sizeof(double));
+    return rows + 2 * (size_t)(G > 1 ? G : 1) * hdo__tile_bytes(net, 1, (size_t)l->n_out);
+}
+
+/* ---- short channels lo .. hi-1, side by side ---- */
+
+static double run_sum(size_t S, const double *x) {
+    double sum = 0;
+    for (size_t i = 0; i < S; i++) sum += x[i];
+    return sum;
+}
+static void run_fill(size_t S, float *x, float value) {
+    for (size_t i = 0; i < S; i++) x[i] = value;
+}
+
+static void short_fwd(const bn_args *v, int lo, int hi, hdo_arena *a) {
+    const hdo_layer *l = v->l;
+    const hdo_pass *p = v->p;
+    size_t S = (size_t)l->rows, n = (size_t)(hi - lo) * S;
+    double total = (double)p->B * (double)S, *sum = hdo__arena_doubles(a, n), *centre = hdo__arena_doubles(a, n);
+    float *mean = hdo__arena_floats(a, n), *scale = hdo__arena_floats(a, n), *shift = hdo__arena_floats(a, n);
+    if (p->s->train) {
+        memset(sum, 0, n * sizeof *sum);
+        for (int s = 0; s < p->B; s++) p->net->v->sums(n, v->x + at(l, s, lo), sum);
+        for (size_t c = 0; c < n; c += S) {
+            double mu = run_sum(S, sum + c) / total;
+            for (size_t i = 0; i < S; i++) centre[c + i] = mu;
+        }
+        memset(sum, 0, n * sizeof *sum);
+        for (int s = 0; s < p->B; s++) p->net->v->squares(n, v->x + at(l, s, lo), centre, sum);
+    }
+    for (int c = lo; c < hi; c++) {
+        size_t i = (size_t)(c - lo) * S;
+        double mu, rstd;
+        if (p->s->train) {
+            mu = centre[i];
+            rstd = batch_rstd(v, c, mu, run_sum(S, sum + i));
+        } else {
+            stored_stats(v, c, &mu, &rstd);
+        }
+        if (v->aux != NULL) {
+            v->aux[2 * c] = (float)mu;
+            v->aux[2 * c + 1] = (float)rstd;
+        }
+        run_fill(S, mean + i, (float)mu);
+        run_fill(S, scale + i, (float)((double)v->w[c] * rstd));
+        run_fill(S, shift + i, v->b[c]);
+    }
+    for (int s = 0; s < p->B; s++)
+        p->net->v->affines(n, v->x + at(l, s, lo), mean, scale, shift, l->relu, v->y + at(l, s, lo));
+}
+
+static void short_bwd(const bn_args *v, int lo, int hi, hdo_arena *arena) {
+    const hdo_layer *l = v->l;
+    const hdo_pass *p = v->p;
+    size_t S = (size_t)l->rows, n = (size_t)(hi - lo) * S;
+    double total = (double)p->B * (double)S, *sum = hdo__arena_doubles(arena, n), *dot = hdo__arena_doubles(arena, n);
+    float *mean = hdo__arena_floats(arena, n), *rstd = hdo__arena_floats(arena, n),
+          *scale = hdo__arena_floats(arena, n);
+    float *a = hdo__arena_floats(arena, n), *b = hdo__arena_floats(arena, n);
+    for (int c = lo; c < hi; c++) {
+        run_fill(S, mean + (size_t)(c - lo) * S, v->aux_in[2 * c]);
+        run_fill(S, rstd + (size_t)(c - lo) * S, v->aux_in[2 * c + 1]);
+    }
+    memset(sum, 0, n * sizeof *sum);
+    memset(dot, 0, n * sizeof *dot);
+    for (int s = 0; s < p->B; s++) {
+        size_t i = at(l, s, lo);
+        if (l->relu) p->net->v->relu_mask(n, v->out + i, v->dy + i);
+        p->net->v->all_dots(n, v->x + i, v->dy + i, mean, rstd, sum, dot);
+    }
+    for (int c = lo; c < hi; c++) {
+        size_t i = (size_t)(c - lo) * S;
+        double db = run_sum(S, sum + i), dw = run_sum(S, dot + i);
+        v->db[c] = (float)db + (p->add ? v->db[c] : 0);
+        v->dw[c] = (float)dw + (p->add ? v->dw[c] : 0);
+        run_fill(S, scale + i, v->w[c] * rstd[i]);
+        run_fill(S, a + i, p->s->train ? (float)(db / total) : 0);
+        run_fill(S, b + i, p->s->train ? (float)(dw / total) : 0);
+    }
+    for (int s = 0; s < p->B && v->dx != NULL; s++) {
+        size_t i = at(l, s, lo);
+        p->net->v->all_dx(n, v->x + i, v->dy + i, mean, rstd, scale, a, b, v->dx + i);
+    }
 }
 
 /* ---- batch-norm, forward ---- */
 
 static void bn_fwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
-    (void)w;
     bn_args *v = ctx;
     const hdo_layer *l = v->l;
     size_t S = (size_t)l->rows;
+    if (S <= SHORT) {
+        short_fwd(v, lo, hi, w->arena);
+        return;
+    }
     for (int c = lo; c < hi; c++) {
         double mean, rstd;
         channel_stats(v, c, &mean, &rstd);
@@ -86,8 +189,9 @@ static void bn_fwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
     }
 }
 
-static int channel_pieces(const hdo_pass *p, int C) {
-    return p->wide ? (C + CHANNELS - 1) / CHANNELS : 1;
+static int channel_pieces(const hdo_pass *p, const hdo_layer *l) {
+    int channels = l->rows <= SHORT ? SHORT_CHANNELS : CHANNELS;
+    return p->wide ? (l->n_out + channels - 1) / channels : 1;
 }
 
 static void batchnorm_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
@@ -97,18 +201,21 @@ static void batchnorm_fwd(const hdo_layer *l, const hdo_pass *p, const float *in
     bn_args v = {.l = l, .p = p, .x = in, .y = out, .aux = aux};
     v.w = hdo__pass_weights(p, hdo__param(p->net, l->weight)->off, C);
     v.b = hdo__pass_weights(p, hdo__param(p->net, l->bias)->off, C);
-    hdo__pass_pieces(p, l->n_out, channel_pieces(p, l->n_out), bn_fwd_piece, &v);
+    hdo__pass_pieces(p, l->n_out, channel_pieces(p, l), bn_fwd_piece, &v);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
 /* ---- batch-norm, reverse ---- */
 
 static void bn_bwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
-    (void)w;
     bn_args *v = ctx;
     const hdo_layer *l = v->l;
     const hdo_pass *p = v->p;
     size_t S = (size_t)l->rows;
+    if (S <= SHORT) {
+        short_bwd(v, lo, hi, w->arena);
+        return;
+    }
     double n = (double)p->B * (double)S;
     for (int c = lo; c < hi; c++) {
         float mean = v->aux_in[2 * c], rstd = v->aux_in[2 * c + 1];
@@ -133,17 +240,12 @@ static void bn_bwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
 static void batchnorm_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
                           float *dout, float *din) {
     size_t woff = hdo__param(p->net, l->weight)->off, boff = hdo__param(p->net, l->bias)->off;
-    bn_args v = {.l = l,
-                 .p = p,
-                 .x = in,
-                 .out = out,
-                 .aux_in = aux,
-                 .dy = dout,
-                 .dx = din,
-                 .w = p->x + woff,
-                 .dw = p->g + woff,
-                 .db = p->g + boff};
-    hdo__pass_pieces(p, l->n_out, channel_pieces(p, l->n_out), bn_bwd_piece, &v);
+    size_t mark = hdo__arena_mark(p->work->arena);
+    bn_args v = {.l = l, .p = p, .x = in, .out = out, .aux_in = aux, .dy = dout, .dx = din, .w = p->x + woff};
+    v.dw = p->g + woff;
+    v.db = p->g + boff;
+    hdo__pass_pieces(p, l->n_out, channel_pieces(p, l), bn_bwd_piece, &v);
+    hdo__arena_rewind(p->work->arena, mark);
 }
 
 /* ---- batch-norm, forward mode: tangents first, while in still holds x (out may be in) ---- */

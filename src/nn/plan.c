@@ -6,8 +6,9 @@
  *
  * The network is also cut once, in front of the first linear layer over whole samples: the front (convolutions,
  * attention) then runs a few samples at a time so that its large activations stay in cache, the tail takes a whole
- * chunk so that its matrix products are worth their name. All lengths depend on the network alone, never on the
- * threads.
+ * chunk so that its matrix products are worth their name. Where weights outweigh activations (resnet18) the cut is
+ * earlier, behind the first million weights: the others, larger than any cache, are read once a long chunk. All lengths
+ * depend on the network alone, never on the threads.
  */
 #include <string.h>
 
@@ -166,21 +167,25 @@ static void plan_segment(const hdo_net *net, hdo_plan *p, int first, int last, b
     p->total = place(b, n);
 }
 
-/* First linear layer over whole samples through which everything before it flows; 0 when there is none worth a cut. */
-static int find_cut(const hdo_net *net) {
+/* Everything before layer c reaches the rest through the one value it reads. */
+static bool may_cut(const hdo_net *net, int c) {
+    for (int i = c; i < net->n_layers; i++) {
+        int in[2] = {net->layer[i].in, net->layer[i].in2};
+        for (int k = 0; k < 2; k++) {
+            if (in[k] < 0 || in[k] == net->layer[c].in) continue;
+            bool inside = false;
+            for (int j = c; j < i; j++) inside = inside || net->layer[j].out == in[k];
+            if (!inside) return false;
+        }
+    }
+    return true;
+}
+
+/* First linear layer over whole samples; 0 when there is none worth a cut. */
+static int find_head(const hdo_net *net) {
     for (int c = 1; c < net->n_layers; c++) {
         const hdo_layer *l = &net->layer[c];
-        if (strcmp(l->ops->name, "linear") != 0 || l->rows != 1) continue;
-        for (int i = c; i < net->n_layers; i++) {
-            int in[2] = {net->layer[i].in, net->layer[i].in2};
-            for (int k = 0; k < 2; k++) {
-                if (in[k] < 0 || in[k] == l->in) continue;
-                bool inside = false;
-                for (int j = c; j < i; j++) inside = inside || net->layer[j].out == in[k];
-                if (!inside) return 0;
-            }
-        }
-        return c;
+        if (strcmp(l->ops->name, "linear") == 0 && l->rows == 1) return may_cut(net, c) ? c : 0;
     }
     return 0;
 }
@@ -206,7 +211,11 @@ void hdo__net_plan(hdo_net *net) {
         net->live[l->out] = l->weight >= 0 || net->live[l->in] || (l->in2 >= 0 && net->live[l->in2]);
     }
     net->small = net->params.total <= (size_t)1 << 19;
-    net->cut = find_cut(net);
+    int head = find_head(net);
+    bool heavy = weights_between(net, 0, head) > (size_t)1 << 18; /* weights outweigh activations: long runs */
+    net->cut = head;
+    for (int c = 1; heavy && c < head && weights_between(net, 0, c) <= (size_t)1 << 20; c++)
+        if (may_cut(net, c)) net->cut = c;
     plan_segment(net, &net->all, 0, L, false);
     plan_segment(net, &net->front, 0, net->cut, false);
     plan_segment(net, &net->tail, net->cut, L, false);
@@ -217,9 +226,8 @@ void hdo__net_plan(hdo_net *net) {
      * twice of it. bench_nn is flat around them (5 % from 64 KB to 1 MB and from 512 KB to 4 MB), so small is better.
      */
     const size_t run = (size_t)256 << 10, kept_bytes = (size_t)1 << 20;
-    bool heavy = weights_between(net, 0, net->cut) > (size_t)1 << 18; /* weights outweigh activations: long runs */
     net->group = net->small ? HDO_GROUP_MAX : 2;
-    net->chunk = net->cut > 0 && weights_between(net, net->cut, L) <= 4096 && !heavy ? 16 : 64;
+    net->chunk = heavy ? 256 : net->cut > 0 && weights_between(net, net->cut, L) <= 4096 ? 16 : 64;
     net->sub = fit(net->front.total * sizeof(float), run, heavy ? 32 : 1, net->chunk);
     net->jsub = fit(net->front.total * (size_t)(1 + net->group) * sizeof(float), 2 * run, 1, net->chunk);
     net->gchunk = fit(net->grad.total * sizeof(float), kept_bytes, heavy ? 16 : 4, 64);

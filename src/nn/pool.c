@@ -66,6 +66,10 @@ static bool is_2x2(const hdo_conv *c) {
     return c->kh == 2 && c->kw == 2 && c->stride == 2 && c->pad == 0;
 }
 
+static bool is_3x3(const hdo_conv *c) {
+    return c->kh == 3 && c->kw == 3 && c->stride == 2 && c->pad == 1;
+}
+
 typedef struct pool_args {
     const hdo_layer *l;
     const hdo_nn_simd *simd;
@@ -84,6 +88,8 @@ static void maxpool_piece(void *ctx, int lo, int hi, hdo_work *w) {
         uint8_t *place = v->place != NULL ? v->place + m * yi : NULL;
         if (is_2x2(c)) {
             v->simd->pool2(c->Ho, c->Wo, c->W, v->l->relu, v->x + m * xi, v->y + m * yi, place);
+        } else if (is_3x3(c) && place == NULL) {
+            v->simd->pool3(c->H, c->W, v->l->relu, v->x + m * xi, v->y + m * yi);
         } else {
             pool_map(c, v->l->relu, v->x + m * xi, v->y + m * yi, place);
         }

@@ -9,6 +9,13 @@
 #include <immintrin.h>
 #endif
 
+/* Source and destination may be one array: without this the compiler's test for overlap sends it down the slow path. */
+#if defined(__clang__)
+#define IN_PLACE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define IN_PLACE _Pragma("GCC ivdep")
+#endif
+
 enum { LANES = 8 }; /* partial sums: enough to hide the latency of an addition */
 
 static double add_lanes(const double *s) {
@@ -47,17 +54,17 @@ static void columns(int M, int O, const float *restrict y, float *restrict sum) 
 }
 
 static void mul(size_t n, const float *a, const float *b, float *y) {
-    for (size_t i = 0; i < n; i++) y[i] = a[i] * b[i];
+    IN_PLACE for (size_t i = 0; i < n; i++) y[i] = a[i] * b[i];
 }
 
 static void add(size_t n, const float *a, const float *b, bool with_relu, float *y) {
     if (with_relu) {
-        for (size_t i = 0; i < n; i++) {
+        IN_PLACE for (size_t i = 0; i < n; i++) {
             float v = a[i] + b[i];
             y[i] = v < 0 ? 0 : v;
         }
     } else {
-        for (size_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+        IN_PLACE for (size_t i = 0; i < n; i++) y[i] = a[i] + b[i];
     }
 }
 
@@ -84,12 +91,12 @@ static double sum_sq(size_t n, const float *x, double mean) {
 
 static void affine(size_t n, const float *x, float mean, float scale, float shift, bool with_relu, float *y) {
     if (with_relu) {
-        for (size_t i = 0; i < n; i++) {
+        IN_PLACE for (size_t i = 0; i < n; i++) {
             float v = (x[i] - mean) * scale + shift;
             y[i] = v < 0 ? 0 : v;
         }
     } else {
-        for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;
+        IN_PLACE for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;
     }
 }
 
@@ -113,135 +120,50 @@ static void dots(size_t n, const float *restrict x, const float *restrict dy, fl
 
 static void norm_dx(size_t n, const float *x, const float *dy, float mean, float rstd, float scale, float a, float b,
                     float *dx) {
-    for (size_t i = 0; i < n; i++) dx[i] = scale * (dy[i] - a - (x[i] - mean) * rstd * b);
+    IN_PLACE for (size_t i = 0; i < n; i++) dx[i] = scale * (dy[i] - a - (x[i] - mean) * rstd * b);
+}
+
+static void sums(size_t n, const float *restrict x, double *restrict total) {
+    for (size_t i = 0; i < n; i++) total[i] += (double)x[i];
+}
+
+static void squares(size_t n, const float *restrict x, const double *restrict mean, double *restrict total) {
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)x[i] - mean[i];
+        total[i] += d * d;
+    }
+}
+
+static void affines(size_t n, const float *x, const float *mean, const float *scale, const float *shift, bool with_relu,
+                    float *y) {
+    if (with_relu) {
+        IN_PLACE for (size_t i = 0; i < n; i++) {
+            float v = (x[i] - mean[i]) * scale[i] + shift[i];
+            y[i] = v < 0 ? 0 : v;
+        }
+    } else {
+        IN_PLACE for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean[i]) * scale[i] + shift[i];
+    }
+}
+
+static void all_dots(size_t n, const float *restrict x, const float *restrict dy, const float *restrict mean,
+                     const float *restrict rstd, double *restrict total, double *restrict dot) {
+    for (size_t i = 0; i < n; i++) {
+        double g = (double)dy[i];
+        total[i] += g;
+        dot[i] += g * (double)((x[i] - mean[i]) * rstd[i]);
+    }
+}
+
+static void all_dx(size_t n, const float *x, const float *dy, const float *mean, const float *rstd, const float *scale,
+                   const float *a, const float *b, float *dx) {
+    IN_PLACE for (size_t i = 0; i < n; i++) dx[i] = scale[i] * (dy[i] - a[i] - (x[i] - mean[i]) * rstd[i] * b[i]);
 }
 
 static void keep_words(size_t words, const uint32_t *restrict word, uint32_t limit, float up, float *restrict keep) {
     for (size_t i = 0; i < words; i++) {
         keep[2 * i] = (word[i] & 0xffffu) >= limit ? up : 0;
         keep[2 * i + 1] = (word[i] >> 16) >= limit ? up : 0;
-    }
-}
-
-/* ---- 2x2 max-pool ---- */
-
-/* One output; the first of equal numbers wins. */
-static inline void pool_one(const float *p, const float *q, int ox, float floor_at, float *y, uint8_t *place) {
-    float a0 = p[2 * ox], a1 = p[2 * ox + 1], b0 = q[2 * ox], b1 = q[2 * ox + 1];
-    int ra = a1 > a0, rb = b1 > b0;
-    float a = ra ? a1 : a0, b = rb ? b1 : b0;
-    int low = b > a;
-    float v = low ? b : a;
-    y[ox] = v < floor_at ? floor_at : v;
-    if (place != NULL) place[ox] = (uint8_t)(low ? 2 + rb : ra);
-}
-
-#if defined(__AVX2__)
-/* Even and odd columns of 16 numbers, lanes in the order 0 1 4 5 2 3 6 7: put right by one permutation at the end. */
-#define EVEN(lo, hi) _mm256_shuffle_ps(lo, hi, 0x88)
-#define ODD(lo, hi) _mm256_shuffle_ps(lo, hi, 0xdd)
-#define IN_ORDER(v) _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xd8))
-
-static inline __m256i places8(const uint8_t *place) { /* 8 places as integers, lanes in the order above */
-    __m256i at = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)place));
-    return _mm256_permute4x64_epi64(at, 0xd8);
-}
-
-static inline void pool_eight(const float *p, const float *q, int ox, __m256 floor_at, float *y, uint8_t *place) {
-    __m256 p0 = _mm256_loadu_ps(p + 2 * ox), p1 = _mm256_loadu_ps(p + 2 * ox + 8);
-    __m256 q0 = _mm256_loadu_ps(q + 2 * ox), q1 = _mm256_loadu_ps(q + 2 * ox + 8);
-    __m256 a0 = EVEN(p0, p1), a1 = ODD(p0, p1), b0 = EVEN(q0, q1), b1 = ODD(q0, q1);
-    __m256 a = _mm256_max_ps(a1, a0), b = _mm256_max_ps(b1, b0), v = _mm256_max_ps(b, a);
-    _mm256_storeu_ps(y + ox, IN_ORDER(_mm256_max_ps(floor_at, v))); /* a NaN in the second operand survives */
-    if (place == NULL) return;
-    __m256i ra = _mm256_srli_epi32(_mm256_castps_si256(_mm256_cmp_ps(a1, a0, _CMP_GT_OQ)), 31);
-    __m256i rb = _mm256_srli_epi32(_mm256_castps_si256(_mm256_cmp_ps(b1, b0, _CMP_GT_OQ)), 31);
-    __m256 low = _mm256_cmp_ps(b, a, _CMP_GT_OQ);
-    __m256 at =
-        _mm256_blendv_ps(_mm256_castsi256_ps(ra), _mm256_castsi256_ps(_mm256_add_epi32(rb, _mm256_set1_epi32(2))), low);
-    __m256i i32 = _mm256_castps_si256(IN_ORDER(at));
-    __m128i i16 = _mm_packs_epi32(_mm256_castsi256_si128(i32), _mm256_extracti128_si256(i32, 1));
-    _mm_storel_epi64((__m128i *)(void *)(place + ox), _mm_packus_epi16(i16, i16));
-}
-
-static inline void back_eight(const uint8_t *place, const float *dy, float *p, float *q, int ox) {
-    __m256i at = places8(place + ox);
-    __m256 d = IN_ORDER(_mm256_loadu_ps(dy + ox)); /* its own inverse: the same order as `at` */
-    __m256 part[4];
-    for (int k = 0; k < 4; k++)
-        part[k] = _mm256_and_ps(d, _mm256_castsi256_ps(_mm256_cmpeq_epi32(at, _mm256_set1_epi32(k))));
-    for (int k = 0; k < 2; k++) {
-        float *to = (k == 0 ? p : q) + 2 * ox;
-        _mm256_storeu_ps(to, _mm256_unpacklo_ps(part[2 * k], part[2 * k + 1]));
-        _mm256_storeu_ps(to + 8, _mm256_unpackhi_ps(part[2 * k], part[2 * k + 1]));
-    }
-}
-
-static inline void pick_eight(const uint8_t *place, const float *p, const float *q, float *y, int ox) {
-    __m256i at = places8(place + ox);
-    __m256 odd = _mm256_castsi256_ps(_mm256_slli_epi32(at, 31)), low = _mm256_castsi256_ps(_mm256_slli_epi32(at, 30));
-    __m256 p0 = _mm256_loadu_ps(p + 2 * ox), p1 = _mm256_loadu_ps(p + 2 * ox + 8);
-    __m256 q0 = _mm256_loadu_ps(q + 2 * ox), q1 = _mm256_loadu_ps(q + 2 * ox + 8);
-    __m256 a = _mm256_blendv_ps(EVEN(p0, p1), ODD(p0, p1), odd), b = _mm256_blendv_ps(EVEN(q0, q1), ODD(q0, q1), odd);
-    _mm256_storeu_ps(y + ox, IN_ORDER(_mm256_blendv_ps(a, b, low)));
-}
-#endif
-
-static void pool2(int Ho, int Wo, int W, bool with_relu, const float *x, float *y, uint8_t *place) {
-    float floor_at = with_relu ? 0 : -INFINITY;
-    for (int oy = 0; oy < Ho; oy++) {
-        const float *p = x + (size_t)(2 * oy) * (size_t)W, *q = p + W;
-        float *to = y + (size_t)oy * (size_t)Wo;
-        uint8_t *at = place != NULL ? place + (size_t)oy * (size_t)Wo : NULL;
-        int ox = 0;
-#if defined(__AVX2__)
-        __m256 f = _mm256_set1_ps(floor_at);
-        for (; ox + 8 <= Wo; ox += 8) pool_eight(p, q, ox, f, to, at);
-        if (ox < Wo && Wo >= 8) { /* the last eight again: cheaper than one by one */
-            pool_eight(p, q, Wo - 8, f, to, at);
-            ox = Wo;
-        }
-#endif
-        for (; ox < Wo; ox++) pool_one(p, q, ox, floor_at, to, at);
-    }
-}
-
-static void pool2_back(int Ho, int Wo, int W, const uint8_t *place, const float *dy, float *dx) {
-    for (int oy = 0; oy < Ho; oy++) {
-        float *p = dx + (size_t)(2 * oy) * (size_t)W, *q = p + W;
-        const uint8_t *at = place + (size_t)oy * (size_t)Wo;
-        const float *d = dy + (size_t)oy * (size_t)Wo;
-        int ox = 0;
-#if defined(__AVX2__)
-        for (; ox + 8 <= Wo; ox += 8) back_eight(at, d, p, q, ox);
-        if (ox < Wo && Wo >= 8) {
-            back_eight(at, d, p, q, Wo - 8);
-            ox = Wo;
-        }
-#endif
-        for (; ox < Wo; ox++) {
-            p[2 * ox] = at[ox] == 0 ? d[ox] : 0;
-            p[2 * ox + 1] = at[ox] == 1 ? d[ox] : 0;
-            q[2 * ox] = at[ox] == 2 ? d[ox] : 0;
-            q[2 * ox + 1] = at[ox] == 3 ? d[ox] : 0;
-        }
-    }
-}
-
-static void pool2_pick(int Ho, int Wo, int W, const uint8_t *place, const float *tx, float *ty) {
-    for (int oy = 0; oy < Ho; oy++) {
-        const float *p = tx + (size_t)(2 * oy) * (size_t)W, *q = p + W;
-        const uint8_t *at = place + (size_t)oy * (size_t)Wo;
-        float *to = ty + (size_t)oy * (size_t)Wo;
-        int ox = 0;
-#if defined(__AVX2__)
-        for (; ox + 8 <= Wo; ox += 8) pick_eight(at, p, q, to, ox);
-        if (ox < Wo && Wo >= 8) {
-            pick_eight(at, p, q, to, Wo - 8);
-            ox = Wo;
-        }
-#endif
-        for (; ox < Wo; ox++) to[ox] = (at[ox] & 2 ? q : p)[2 * ox + (at[ox] & 1)];
     }
 }
 
@@ -418,9 +340,15 @@ const hdo_nn_simd HDO_ISA_FN(hdo__nn) = {.relu = relu,
                                          .affine = affine,
                                          .dots = dots,
                                          .dx = norm_dx,
-                                         .pool2 = pool2,
-                                         .pool2_back = pool2_back,
-                                         .pool2_pick = pool2_pick,
+                                         .sums = sums,
+                                         .squares = squares,
+                                         .affines = affines,
+                                         .all_dots = all_dots,
+                                         .all_dx = all_dx,
+                                         .pool2 = HDO_ISA_FN(hdo__pool2),
+                                         .pool2_back = HDO_ISA_FN(hdo__pool2_back),
+                                         .pool2_pick = HDO_ISA_FN(hdo__pool2_pick),
+                                         .pool3 = HDO_ISA_FN(hdo__pool3),
                                          .ln_fwd = ln_fwd,
                                          .ln_bwd = ln_bwd,
                                          .ln_jvp = ln_jvp,

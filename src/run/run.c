@@ -63,12 +63,12 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     res->forward = info.forward;
     res->backward = info.backward;
     res->jvp = info.jvp;
-    res->g2 = hdo__sumsq(d, g);
+    res->g2 = (double)NAN; /* no estimate */
     if (res->status == HDO_OK) {
         bool checked = r->async != NULL && hdo__async_checked(r->async);
         if (r->async != NULL) hdo__async_lock(r->async, i);
         if (checked) memcpy(copy, x, d * sizeof(float));
-        hdo__update_apply(&c->update, d, r->lr[k], x, g, mom);
+        res->g2 = hdo__update_apply(&c->update, d, r->lr[k], x, g, mom, w);
         if (n_buf > 0) memcpy(x + d, g + d, n_buf * sizeof(float));
         if (r->async != NULL) hdo__async_unlock(r->async, i, checked ? copy : NULL);
     }

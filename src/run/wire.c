@@ -127,7 +127,8 @@ static size_t scratch_bytes(const hdo_run *r) {
         const hdo_class *c = &r->classes[k];
         if (c->first + c->count <= r->rows.first || c->first >= r->rows.first + r->rows.count) continue; /* none here */
         size_t need = row + hdo__batch_bytes(r->train, c->batch) +
-                      hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch);
+                      hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch) +
+                      hdo__update_work_bytes(r->objective->d);
         if (need > most) most = need;
     }
     return most;

@@ -69,12 +69,57 @@ void hdo__schedule_clear(hdo_schedule *s) {
     s->n_points = 0;
 }
 
-void hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, float *G, float *mom) {
-    if (u->weight_decay > 0.0) hdo__axpy(d, (float)u->weight_decay, x, G);
-    if (mom != NULL) {
-        double gain = u->momentum_kind == HDO_MOMENTUM_EMA ? 1.0 - u->momentum : 1.0;
-        hdo__axpby(d, (float)gain, G, (float)u->momentum, mom); /* mom = gain G + m mom */
-        G = mom;
+/* ---- the step: one walk over memory, tile by tile, in pieces that are the tasks of the team ---- */
+
+enum { PIECE = 32768, TILE = 2048 }; /* floats; G, mom and x of a tile meet in the first-level cache */
+
+typedef struct update_job {
+    const hdo_update *u;
+    size_t d;
+    float lr, gain;
+    float *x, *G, *mom;
+    double *norm2; /* per piece */
+} update_job;
+
+static size_t piece_count(size_t d) {
+    return (d + PIECE - 1) / PIECE;
+}
+
+size_t hdo__update_work_bytes(size_t d) {
+    return hdo__arena_round(piece_count(d) * sizeof(double));
+}
+
+static void update_task(void *ctx, int task, hdo_work *w) {
+    const update_job *j = ctx;
+    size_t off = (size_t)task * PIECE, end = j->d - off < PIECE ? j->d : off + PIECE;
+    double norm2 = 0.0;
+    (void)w;
+    for (size_t n; off < end; off += n) {
+        n = end - off < TILE ? end - off : TILE;
+        float *x = j->x + off, *g = j->G + off;
+        norm2 += hdo__sumsq(n, g);
+        if (j->u->weight_decay > 0.0) hdo__axpy(n, (float)j->u->weight_decay, x, g);
+        if (j->mom != NULL) {
+            hdo__axpby(n, j->gain, g, (float)j->u->momentum, j->mom + off); /* mom = gain G + m mom */
+            g = j->mom + off;
+        }
+        hdo__axpy(n, -j->lr, g, x);
     }
-    hdo__axpy(d, (float)-lr, G, x);
+    j->norm2[task] = norm2;
+}
+
+double hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, float *G, float *mom, hdo_work *w) {
+    size_t mark = hdo__arena_mark(w->arena), pieces = piece_count(d);
+    double gain = u->momentum_kind == HDO_MOMENTUM_EMA ? 1.0 - u->momentum : 1.0, norm2 = 0.0;
+    update_job j = {.u = u, .d = d, .lr = (float)lr, .gain = (float)gain, .x = x, .G = G, .mom = mom};
+    if (pieces == 1) { /* very many small models: no more than the walk itself */
+        j.norm2 = &norm2;
+        update_task(&j, 0, w);
+        return norm2;
+    }
+    j.norm2 = hdo__arena_doubles(w->arena, pieces);
+    hdo__team_run(w->team, (int)pieces, update_task, &j);
+    for (size_t k = 0; k < pieces; k++) norm2 += j.norm2[k];
+    hdo__arena_rewind(w->arena, mark);
+    return norm2;
 }

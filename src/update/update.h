@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/team.h"
 #include "hdo/config.h"
 
 typedef struct hdo_schedule {
@@ -33,7 +34,9 @@ typedef struct hdo_update {
     double weight_decay;
 } hdo_update;
 
-/* x <- x - lr g. G (d) is the estimate and may be overwritten; mom (d) is the node's momentum, NULL without. */
-void hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, float *G, float *mom);
+/* x <- x - lr g. G (d) is the estimate and may be overwritten; mom (d) is the node's momentum, NULL without. Returns
+ * |G|^2, so that G is read once. */
+double hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, float *G, float *mom, hdo_work *w);
+size_t hdo__update_work_bytes(size_t d); /* of w's arena */
 
 #endif
