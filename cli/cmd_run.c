@@ -106,8 +106,8 @@ static void print_plan(const hdo_config *c, const hdo_run *r, bool json) {
     free(yaml);
     printf("\n# d = %lld numbers a model, %lld nodes, %lld steps, %d threads\n", (long long)i.d, (long long)i.n,
            (long long)i.total_steps, i.threads);
-    printf("# memory: models %.1f MB, scratch %.1f MB; exchanged a step: at most %.2f MB\n", (double)i.state_bytes / 1e6,
-           (double)i.scratch_bytes / 1e6, (double)i.bytes_per_step / 1e6);
+    printf("# memory: models %.1f MB, scratch %.1f MB; exchanged a step: at most %.2f MB\n",
+           (double)i.state_bytes / 1e6, (double)i.scratch_bytes / 1e6, (double)i.bytes_per_step / 1e6);
     if (i.train_samples > 0)
         printf("# data: %lld training, %lld validation samples\n", (long long)i.train_samples,
                (long long)i.val_samples);

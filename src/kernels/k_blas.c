@@ -29,8 +29,10 @@ static bool small_products;
     } while (0)
 
 static void introduce(void *so, const char *file, char *name, size_t cap) {
-    void (*openblas_threads)(int n), (*blis_threads)(long n); /* BLIS: a 64-bit integer in every build */
-    char *(*config)(void), *(*core)(void);
+    void (*openblas_threads)(int n);
+    void (*blis_threads)(long n); /* a 64-bit integer in every build */
+    char *(*config)(void);
+    char *(*core)(void);
     LOOK_UP(so, openblas_threads, "openblas_set_num_threads");
     LOOK_UP(so, blis_threads, "bli_thread_set_num_threads");
     LOOK_UP(so, config, "openblas_get_config");

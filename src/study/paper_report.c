@@ -83,7 +83,7 @@ static void put_number(FILE *f, double v, int digits) {
 }
 
 static void put_runs(FILE *f, const hdo_paper_case *k) {
-    fputs("| population | seeds | outcome | final loss | accuracy | mean model | CPU time (s) "
+    fputs("| population | seeds | outcome | final loss | accuracy | mean model | run time (s) "
           "|\n|---|---|---|---|---|---|---|\n",
           f);
     for (int v = 0; v < k->x->n_variants; v++) {
