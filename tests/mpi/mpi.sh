@@ -12,6 +12,7 @@ unset HDO_CONFIG HDO_NUM_THREADS HDO_PLUGIN_PATH OMP_NUM_THREADS
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
+dir=$(pwd -P)
 
 case $flavour in
     openmpi) rank_var=OMPI_COMM_WORLD_RANK; launch="mpirun.openmpi -q --oversubscribe"; other=mpich ;;
@@ -127,12 +128,14 @@ HDO_MPI=$other timeout 60 $launch -n 3 "$hdo" run demo $small --engine mpi -o x 
 ok $? "the plug-in of another MPI is refused in one sentence"
 
 # ---- signals ----
-# A run that will not end by itself; its ranks are found by their environment.
+# A run that will not end by itself; its ranks are found by their environment. Only processes of this test, whose folder
+# is nobody else's, are ever sent a signal.
 long="--set data.train=400 --set data.val=100 --population 3fo+8zo --set population.zo.estimator=fd --set steps=10000000
       --set eval.every=0 --set checkpoint.every=20 --set mpi.deadline_s=3 -q --engine mpi --np 3"
+ours() { [ "$(readlink "/proc/$1/cwd" 2>/dev/null)" = "$dir" ]; }
 rank_pid() { # output folder, rank
     for p in /proc/[0-9]*; do
-        { tr '\0' '\n' <"$p/environ" | grep -qx "$rank_var=$2" && tr '\0' '\n' <"$p/cmdline" | grep -qx "$1" &&
+        { ours "${p#/proc/}" && tr '\0' '\n' <"$p/environ" | grep -qx "$rank_var=$2" && tr '\0' '\n' <"$p/cmdline" | grep -qx "$1" &&
             tr '\0' '\n' <"$p/cmdline" | head -1 | grep -q 'hdo$'; } 2>/dev/null && basename "$p" && return
     done
 }
@@ -180,7 +183,7 @@ still() { # output folder, rank, options: the rank is stopped, the others must n
     begin "$into" "$@"
     still_pid=$(rank_pid "$into" "$which")
     kill -STOP "$still_pid"; wait $job; code=$?
-    kill -KILL "$still_pid" 2>/dev/null # its mpirun has done so already
+    ours "$still_pid" && kill -KILL "$still_pid" # its mpirun should have done so already
 }
 still k2 2
 [ $code -eq 5 ] && grep -q "rank 2 (host .*) did not answer within 3 s" err && [ "$(grep -c . err)" -eq 1 ]
@@ -223,6 +226,6 @@ rm -rf k5
 for _ in $(seq 100); do stopped=$(rank_pid k5 1); [ -n "$stopped" ] && break; sleep 0.05; done
 sleep 0.5
 kill -STOP "$stopped"; wait $job; code=$?
-kill -KILL "$stopped" 2>/dev/null
+ours "$stopped" && kill -KILL "$stopped"
 [ $code -eq 5 ] && grep -q "rank 1 (host .*) has not been heard of" err; ok $? "asynchronous: a rank that stands still is named"
 echo "1..$count"
