@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 — bump allocator with mark and rewind; red zones under AddressSanitizer. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "base/arena.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -13,6 +16,8 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
+enum { HUGE_PAGE = 2 << 20 };
+
 static atomic_size_t g_alloc_count; /* statistics only: no behaviour depends on it */
 
 void *hdo__alloc(size_t bytes) {
@@ -20,7 +25,12 @@ void *hdo__alloc(size_t bytes) {
     if (n < bytes) return NULL;
     if (n == 0) n = HDO_ALIGN;
     atomic_fetch_add_explicit(&g_alloc_count, 1, memory_order_relaxed);
-    void *p = aligned_alloc(HDO_ALIGN, n);
+    const bool large = n >= 4 * HUGE_PAGE;
+    if (large) n = (n + (HUGE_PAGE - 1)) & ~(size_t)(HUGE_PAGE - 1);
+    void *p = aligned_alloc(large ? HUGE_PAGE : HDO_ALIGN, n);
+#ifdef MADV_HUGEPAGE
+    if (p != NULL && large) (void)madvise(p, n, MADV_HUGEPAGE); /* models of millions of numbers outgrow the TLB */
+#endif
     if (p != NULL) memset(p, 0, n);
     return p;
 }
