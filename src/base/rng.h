@@ -37,6 +37,7 @@ typedef enum hdo_purpose {
     HDO_RNG_CHURN = 12,    /* nodes leaving and returning, message loss */
     HDO_RNG_PROBLEM = 13,  /* constants of synthetic objectives */
     HDO_RNG_LEVEL = 14,    /* truncation level of the debiased estimator */
+    HDO_RNG_ALONG = 15,    /* what a tile of a direction has along the gradient (forward-law) */
     HDO_RNG_TEST = 200     /* free for tests and benchmarks */
 } hdo_purpose;
 

@@ -8,86 +8,102 @@
  * O(d) whatever rv. Per tensor: the same for every tensor with its own chi. It uses the gradient, so it simulates a
  * forward-mode node at first-order cost; a device that cannot back-propagate uses fd or forward.
  *
- * Two passes over pieces of 32768 numbers, the tasks of the team: draw z and take z.g and |g|^2 while both are in the
- * cache, then the linear combination. Partial sums are added in the order of the pieces.
+ * z is needed only together with z.g, which would take two walks over all of z. But z.g is a sum over tiles of g, and
+ * its terms are independent normals: they are drawn first, and each tile of z is then drawn given its term,
+ *
+ *     z_t = n_t + ((s_t - n_t.g_t) / |g_t|^2) g_t,    n_t ~ N(0, I),  s_t ~ N(0, |g_t|^2),
+ *
+ * which has the law of z and z_t.g_t = s_t. So g is read once for its norms and once to be replaced by the estimate, z
+ * never leaves the first-level cache, and there is no second vector. Sums are taken in the order of the tiles.
  */
 #include <math.h>
-#include <string.h>
 
 #include "base/vec.h"
 #include "estimator/estimator.h"
 
-enum { PIECE = 32768, INNER = 2048 }; /* INNER: z and g meet in the first-level cache */
+enum { TILE = 2048, TILES_PER_TASK = 16 };
 
 typedef struct law_job {
     const hdo_dirs *u;
+    hdo_stream along; /* of the s_t, addressed by the first coordinate of the tile */
     size_t lo, hi;
-    const float *g;        /* (d) the gradient */
-    float *out;            /* (d) z, then the estimate */
-    double *along, *norm2; /* per piece: z.g and |g|^2 */
-    float a, b;            /* estimate = a g + b z */
+    float *g;          /* (d) the gradient, then the estimate */
+    double *norm2, *s; /* per tile */
+    double a, b;       /* estimate = a g + b z */
 } law_job;
 
-static size_t piece_count(size_t len) {
-    return (len + PIECE - 1) / PIECE;
+static size_t tile_count(size_t len) {
+    return (len + TILE - 1) / TILE;
 }
 
 static size_t law_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
     (void)s;
     (void)batch;
-    return hdo__arena_round(f->d * sizeof(float)) + 2 * hdo__arena_round(piece_count(f->d) * sizeof(double));
+    return 2 * hdo__arena_round(tile_count(f->d) * sizeof(double));
 }
 
-static void draw_task(void *ctx, int task, hdo_work *w) {
+typedef struct tile {
+    size_t index, off, len;
+} tile;
+
+static tile tile_at(const law_job *j, size_t index) {
+    size_t off = j->lo + index * TILE;
+    return (tile){index, off, j->hi - off < TILE ? j->hi - off : TILE};
+}
+
+static size_t last_of(const law_job *j, int task) {
+    size_t all = tile_count(j->hi - j->lo), last = ((size_t)task + 1) * TILES_PER_TASK;
+    return last < all ? last : all;
+}
+
+static void norm_task(void *ctx, int task, hdo_work *w) {
     const law_job *j = ctx;
-    size_t off = j->lo + (size_t)task * PIECE, end = j->hi - off < PIECE ? j->hi : off + PIECE;
-    double along = 0.0, norm2 = 0.0;
     (void)w;
-    for (size_t len; off < end; off += len) {
-        len = end - off < INNER ? end - off : INNER;
-        hdo__dirs_fill(j->u, 0, off, len, j->out + off);
-        along += hdo__dot(len, j->out + off, j->g + off);
-        norm2 += hdo__sumsq(len, j->g + off);
+    for (size_t k = (size_t)task * TILES_PER_TASK; k < last_of(j, task); k++) {
+        tile t = tile_at(j, k);
+        j->norm2[k] = hdo__sumsq(t.len, j->g + t.off);
+        j->s[k] = sqrt(j->norm2[k]) * hdo__rng_gauss(j->along, t.off);
     }
-    j->along[task] = along;
-    j->norm2[task] = norm2;
 }
 
 static void mix_task(void *ctx, int task, hdo_work *w) {
     const law_job *j = ctx;
-    size_t off = j->lo + (size_t)task * PIECE, len = j->hi - off < PIECE ? j->hi - off : PIECE;
+    _Alignas(HDO_ALIGN) float z[TILE];
     (void)w;
-    hdo__axpby(len, j->a, j->g + off, j->b, j->out + off);
+    for (size_t k = (size_t)task * TILES_PER_TASK; k < last_of(j, task); k++) {
+        tile t = tile_at(j, k);
+        float *g = j->g + t.off;
+        hdo__dirs_fill(j->u, 0, t.off, t.len, z);
+        double given = j->norm2[k] > 0.0 ? (j->s[k] - hdo__dot(t.len, z, g)) / j->norm2[k] : 0.0;
+        hdo__axpby(t.len, (float)j->b, z, (float)(j->a + j->b * given), g);
+    }
 }
 
 static void draw_block(law_job *j, double rv, double chi, hdo_team *team) {
-    int pieces = (int)piece_count(j->hi - j->lo);
+    size_t tiles = tile_count(j->hi - j->lo);
+    int tasks = (int)((tiles + TILES_PER_TASK - 1) / TILES_PER_TASK);
     double along = 0.0, norm2 = 0.0;
-    hdo__team_run(team, pieces, draw_task, j);
-    for (int k = 0; k < pieces; k++) {
-        along += j->along[k];
+    hdo__team_run(team, tasks, norm_task, j);
+    for (size_t k = 0; k < tiles; k++) {
+        along += j->s[k];
         norm2 += j->norm2[k];
     }
-    if (!(norm2 > 0.0)) { /* g = 0 gives G = 0; a NaN gradient stays visible */
-        memcpy(j->out + j->lo, j->g + j->lo, (j->hi - j->lo) * sizeof(float));
-        return;
-    }
+    if (!(norm2 > 0.0)) return; /* g = 0 gives G = 0; a NaN gradient stays visible */
     double norm = sqrt(norm2), root = sqrt(chi);
-    j->a = (float)((chi - root * along / norm) / rv);
-    j->b = (float)(norm * root / rv);
-    hdo__team_run(team, pieces, mix_task, j);
+    j->a = (chi - root * along / norm) / rv;
+    j->b = norm * root / rv;
+    hdo__team_run(team, tasks, mix_task, j);
 }
 
 static hdo_status law_estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
                                float *g, hdo_estimate_info *info) {
-    size_t mark = hdo__arena_mark(w->arena), pieces = piece_count(f->d);
-    float *grad = hdo__arena_floats(w->arena, f->d);
+    size_t mark = hdo__arena_mark(w->arena), tiles = tile_count(f->d);
     hdo_dirs u = hdo__request_dirs(s, f, q);
-    law_job j = {.u = &u, .g = grad, .out = g};
-    j.along = hdo__arena_doubles(w->arena, pieces);
-    j.norm2 = hdo__arena_doubles(w->arena, pieces);
+    law_job j = {.u = &u, .along = hdo__sibling_stream(&u, HDO_RNG_ALONG), .g = g};
+    j.norm2 = hdo__arena_doubles(w->arena, tiles);
+    j.s = hdo__arena_doubles(w->arena, tiles);
     hdo__keep_buffers(f, q, g);
-    hdo_status st = f->ops->grad(f, q->batch, q->x, w, grad, &info->loss, f->n_buf > 0 ? g + f->d : NULL);
+    hdo_status st = f->ops->grad(f, q->batch, q->x, w, g, &info->loss, f->n_buf > 0 ? g + f->d : NULL);
     for (int b = 0; b < hdo__block_count(s, f) && st == HDO_OK; b++) {
         hdo_block block = hdo__block_at(s, f, b);
         j.lo = block.lo;
