@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "hdo/eval.h"
 #include "hdo/paper.h"
@@ -203,6 +204,13 @@ static hdo_status start_config(void *ctx, int j, hdo_config *c, hdo_error *e) {
     return hdo_paper_start_config(ctx, c, e);
 }
 
+/* The mean model of the run in dir, unless it was written before. */
+static int export_start(const char *dir, const char *path) {
+    hdo_error e = {0};
+    if (access(path, R_OK) == 0) return 0;
+    return hdo_export_weights(dir, HDO_EVAL_MEAN, path, &e) == HDO_OK ? 0 : cli_fail(&e);
+}
+
 /* A reading with a start of its own: makes it unless it is there, and writes its name to path. */
 static int make_start(const paper_options *o, char path[HDO_PATH_MAX]) {
     cli_job job = {.cost = 1.0};
@@ -215,8 +223,10 @@ static int make_start(const paper_options *o, char path[HDO_PATH_MAX]) {
     int code = st != HDO_OK ? cli_fail(&e) : o->fetch && have != HDO_STORED_DONE ? fetch_data(c) : 0;
     free(c);
     if (code != 0) return code;
-    if (snprintf(path, HDO_PATH_MAX, "%s/mean.safetensors", job.dir) >= HDO_PATH_MAX) return cli_fail(&e);
-    if (have == HDO_STORED_DONE || o->dry_run) return 0;
+    if (snprintf(path, HDO_PATH_MAX, "%s/mean.safetensors", job.dir) >= HDO_PATH_MAX)
+        return cli_usage_error("paper", "the folder name '%.100s...' is too long", job.dir);
+    if (o->dry_run) return 0;
+    if (have == HDO_STORED_DONE) return export_start(job.dir, path);
     cli_note("%s: first its start, kept in %s", o->k.x->title, job.dir);
     job.resume = have == HDO_STORED_PART;
     job.force = have != HDO_STORED_NOTHING;
@@ -226,8 +236,7 @@ static int make_start(const paper_options *o, char path[HDO_PATH_MAX]) {
                      .ctx = (void *)(uintptr_t)&o->k,
                      .config = start_config};
     code = cli_pool_run(&pool, &job, 1);
-    if (code != 0) return code;
-    return hdo_export_weights(job.dir, HDO_EVAL_MEAN, path, &e) == HDO_OK ? 0 : cli_fail(&e);
+    return code != 0 ? code : export_start(job.dir, path);
 }
 
 static bool from_weights(const hdo_paper_experiment *x) {

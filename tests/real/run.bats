@@ -49,6 +49,7 @@ sha() { jq -r .params_sha256 "$1/summary.json"; }
     grep -q 'e3-start-quick/mean.safetensors' p/e3-stand-in-quick/1fo/seed-0/config.yaml
     grep -q 'not ImageNet' p/e3-stand-in-quick/figures/e3-loss.gp
     stamp=$(stat -c %Y p/e3-start-quick/summary.json)
+    rm p/e3-start-quick/mean.safetensors # killed between the run and its export
     run "$HDO" paper e3 --quick --reading stand-in --only 1zo --seeds 0-0 -o p
     [ "$status" -eq 0 ]
     [ "$(stat -c %Y p/e3-start-quick/summary.json)" -eq "$stamp" ] # made once
