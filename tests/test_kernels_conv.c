@@ -24,6 +24,7 @@
 #include "base/rng.h"
 #include "base/simd.h"
 #include "hdo/config.h"
+#include "kernel_tables.h"
 #include "kernels/mm.h"
 
 #define LAMBDA 4.0
@@ -68,17 +69,6 @@ static void level(size_t n, float *S) { /* all as the largest */
     float most = 0;
     for (size_t i = 0; i < n; i++) most = S[i] > most ? S[i] : most;
     for (size_t i = 0; i < n; i++) S[i] = most;
-}
-
-static const hdo_mm_simd *const tables[] = {
-    &hdo__mm_portable,
-#ifdef HDO_HAVE_AVX2_BUILD
-    &hdo__mm_avx2,
-#endif
-};
-
-static size_t table_count(void) {
-    return strcmp(hdo__simd()->name, "portable") == 0 ? 1 : sizeof tables / sizeof tables[0];
 }
 
 /* ---- products --------------------------------------------------------------------------------------------------- */

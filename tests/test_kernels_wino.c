@@ -21,20 +21,10 @@
 #include "base/rng.h"
 #include "base/simd.h"
 #include "hdo/config.h"
+#include "kernel_tables.h"
 #include "kernels/mm.h"
 
 static const double RATIO = 0.5, ENDS = 10, UNIT = 1.0 / 16777216.0;
-
-static const hdo_mm_simd *const tables[] = {
-    &hdo__mm_portable,
-#ifdef HDO_HAVE_AVX2_BUILD
-    &hdo__mm_avx2,
-#endif
-};
-
-static size_t table_count(void) {
-    return strcmp(hdo__simd()->name, "portable") == 0 ? 1 : sizeof tables / sizeof tables[0];
-}
 
 typedef struct conv_case {
     hdo_conv c;

@@ -16,20 +16,7 @@
 #include "hdo/eval.h"
 #include "hdo/hdo.h"
 #include "hdo/paper.h"
-
-static char folder[] = "/tmp/hdo-test-paper-XXXXXX";
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
+#include "folder_help.h"
 
 static hdo_paper_case case_of(const char *id, const char *reading, const char *root) {
     return (hdo_paper_case){.x = hdo_paper_find(id), .reading = hdo_paper_reading_find(reading), .root = root};

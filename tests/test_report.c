@@ -15,20 +15,7 @@
 #include "base/file.h"
 #include "hdo/hdo.h"
 #include "hdo/sweep.h"
-
-static char folder[] = "/tmp/hdo-test-report-XXXXXX";
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
+#include "folder_help.h"
 
 static const char *in_folder(const char *name) {
     static char path[4][256];

@@ -43,15 +43,19 @@ static hdo_run *open_quadratic(hdo_bench *b, const hdo_bench_case *c, int64_t fo
     return NULL;
 }
 
-void hdo__bench_nodes(hdo_bench *b, const hdo_bench_case *c) {
+static void time_nodes(hdo_bench *b, const hdo_bench_case *c, bool idle, hdo_bench_fn fn, const char *what) {
     int n = c->p[0];
-    hdo_run *r = open_quadratic(b, c, n / 2, n - n / 2, "forward-law", c->p[1], false);
+    hdo_run *r = open_quadratic(b, c, n / 2, n - n / 2, "forward-law", c->p[1], idle);
     if (r == NULL) return;
     hdo_bench_row row = hdo__bench_row(c, b->threads);
-    snprintf(row.shape, sizeof row.shape, "%d nodes, d %d: one step of all", n, c->p[1]);
-    hdo__bench_time(b, hdo__bench_one_step, r, 3, &row);
-    hdo__bench_emit(b, &row, "M/s", 1e-6 * n, "", 0.0); /* node-steps */
+    snprintf(row.shape, sizeof row.shape, "%d nodes, d %d: %s", n, c->p[1], what);
+    hdo__bench_time(b, fn, r, 3, &row);
+    hdo__bench_emit(b, &row, "M/s", 1e-6 * n, "", 0.0); /* nodes */
     hdo_run_destroy(r);
+}
+
+void hdo__bench_nodes(hdo_bench *b, const hdo_bench_case *c) {
+    time_nodes(b, c, false, hdo__bench_one_step, "one step of all");
 }
 
 static void meet_and_measure(void *run) {
@@ -60,14 +64,7 @@ static void meet_and_measure(void *run) {
 }
 
 void hdo__bench_beyond(hdo_bench *b, const hdo_bench_case *c) {
-    int n = c->p[0];
-    hdo_run *r = open_quadratic(b, c, n / 2, n - n / 2, "forward-law", c->p[1], true);
-    if (r == NULL) return;
-    hdo_bench_row row = hdo__bench_row(c, b->threads);
-    snprintf(row.shape, sizeof row.shape, "%d nodes, d %d: matching, metrics", n, c->p[1]);
-    hdo__bench_time(b, meet_and_measure, r, 3, &row);
-    hdo__bench_emit(b, &row, "M/s", 1e-6 * n, "", 0.0);
-    hdo_run_destroy(r);
+    time_nodes(b, c, true, meet_and_measure, "matching, metrics");
 }
 
 void hdo__bench_dim(hdo_bench *b, const hdo_bench_case *c) {
