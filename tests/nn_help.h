@@ -40,6 +40,7 @@ static inline bool ends_with(const char *name, const char *tail) {
 static inline void hash_layout(const hdo_layout *t, uint32_t salt0, float *x) {
     for (int r = 0; r < t->n; r++) {
         const hdo_param *row = &t->row[r];
+        float *plain = hdo__alloc(row->len * sizeof(float));
         double scale = sqrt((row->n_dim == 2 ? 6.0 : 3.0) / (double)(row->len / (size_t)row->dim[0]));
         for (size_t i = 0; i < row->len; i++) {
             double v = hashed((uint32_t)i, salt0 + (uint32_t)r + 1), w;
@@ -54,8 +55,10 @@ static inline void hash_layout(const hdo_layout *t, uint32_t salt0, float *x) {
             } else {
                 w = v * scale;
             }
-            x[row->off + i] = (float)w;
+            plain[i] = (float)w;
         }
+        hdo__split_store(&row->split, row->len, plain, x + row->off);
+        hdo__free(plain);
     }
 }
 

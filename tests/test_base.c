@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/split.h"
 #include "base/status.h"
 #include "base/team.h"
 #include "base/vec.h"
@@ -214,6 +215,54 @@ static void test_dirs_slice_equals_whole(void **state) {
     }
 }
 
+/* Two filters of 3 x 3 taps, of which row 1, columns 1 and 2 are live. */
+static void test_split_keeps_live_taps_together(void **state) {
+    (void)state;
+    static const float want[18] = {4, 5, 13, 14, 0, 1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 15, 16, 17};
+    hdo_split s = {.kh = 3, .kw = 3, .y = 1, .x = 1, .h = 1, .w = 2}, none = {0};
+    float plain[18], stored[18], back[18];
+    for (int i = 0; i < 18; i++) plain[i] = (float)i;
+    hdo__split_store(&s, 18, plain, stored);
+    assert_memory_equal(stored, want, sizeof want);
+    hdo__split_plain(&s, 18, stored, back);
+    assert_memory_equal(back, plain, sizeof plain);
+    hdo__split_store(&none, 18, plain, stored);
+    assert_memory_equal(stored, plain, sizeof plain);
+}
+
+static void test_ranges_and_the_rest_cover_everything(void **state) {
+    (void)state;
+    enum { N = 40 };
+    static const hdo_range some[] = {{0, 3}, {7, 8}, {8, 12}, {30, 40}};
+    hdo_ranges r = {some, 4}, none = {NULL, 0};
+    for (size_t lo = 0; lo <= N; lo++)
+        for (size_t hi = lo; hi <= N; hi++)
+            for (size_t most = 1; most < 6; most++) {
+                int seen[N] = {0}, part[N] = {0};
+                for (size_t at = lo, n; (n = hdo__outside(r, &at, hi, most)) > 0; at += n) {
+                    assert_true(n <= most);
+                    for (size_t i = at; i < at + n; i++) seen[i]++;
+                }
+                for (size_t at = lo, n; (n = hdo__inside(r, &at, hi, most)) > 0; at += n) {
+                    assert_true(n <= most && hdo__all_inside(r, at, n));
+                    for (size_t i = at; i < at + n; i++) part[i]++;
+                }
+                float x[N];
+                for (size_t i = 0; i < N; i++) x[i] = 1.0f;
+                hdo__ranges_clear(r, lo, hi, x);
+                for (size_t i = 0; i < N; i++) {
+                    bool in = hdo__all_inside(r, i, 1), asked = i >= lo && i < hi;
+                    assert_int_equal(seen[i], asked && !in);
+                    assert_int_equal(part[i], asked && in);
+                    assert_true((x[i] == 0.0f) == (asked && in));
+                }
+            }
+    size_t at = 3;
+    assert_int_equal(hdo__outside(none, &at, 9, 100), 6);
+    assert_int_equal(hdo__inside(none, &at, 9, 100), 0);
+    assert_false(hdo__all_inside(r, 7, 2)); /* two ranges that touch are still two */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status_codes_have_texts_and_exit_codes),
@@ -225,6 +274,8 @@ int main(void) {
         cmocka_unit_test(test_real_text_round_trips),
         cmocka_unit_test(test_file_is_whole_or_absent),
         cmocka_unit_test(test_dirs_slice_equals_whole),
+        cmocka_unit_test(test_split_keeps_live_taps_together),
+        cmocka_unit_test(test_ranges_and_the_rest_cover_everything),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -108,6 +108,47 @@ static void test_network_agreement(void **state) {
     bench_clear(&b);
 }
 
+/* Weights that only meet padding: the estimate has their noise, and forward mode, which does not know of them, agrees.
+ */
+static void test_network_idle(void **state) {
+    (void)state;
+    bench b;
+    bench_custom(&b, "conv 40 5 pad 2 stride 2, gelu, conv 30 3 pad 1, linear classes", 2, 3, 5);
+    assert_int_equal(b.f->idle.n, 2);
+    size_t d = b.f->d, lo = b.f->idle.at[1].lo, n = b.f->idle.at[1].hi - lo;
+    float *G = bench_get(d * sizeof *G);
+    for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++)
+        for (int dist = HDO_DIST_GAUSSIAN; dist <= HDO_DIST_RADEMACHER; dist++) {
+            hdo_estimator sim = bench_estimator("forward-sim", 300, 0.0), fwd = bench_estimator("forward", 300, 0.0);
+            sim.directions = fwd.directions = dir;
+            sim.distribution = fwd.distribution = dist;
+            bench_estimate(&b, &sim, 1, 2, G);
+            bench_estimate(&b, &fwd, 1, 2, b.g);
+            assert_true(hdo__distsq(d, b.g, G) < 1e-10 * hdo__sumsq(d, G));
+            assert_true(hdo__distsq(n, b.g + lo, G + lo) < 1e-10 * hdo__sumsq(n, G + lo));
+        }
+    for (int dir = HDO_DIRECTIONS_WHOLE; dir <= HDO_DIRECTIONS_PER_TENSOR; dir++) {
+        check_moments(&b, "forward-law", 16, dir, N);
+        check_moments(&b, "forward-sim", 4, dir, N);
+    }
+    /* An idle number is (chi |g|)^2 / rv^2 z^2 in the mean: |g|^2 / rv. */
+    hdo_estimator law = bench_estimator("forward-law", 16, 0.0);
+    tally second = {0}, first = {0};
+    bench_gradient(&b, G);
+    for (int i = 0; i < 20 * N; i++) {
+        bench_estimate(&b, &law, 1, i, b.g);
+        double sum = 0.0;
+        for (size_t j = lo; j < lo + n; j++) sum += (double)b.g[j];
+        tally_add(&second, hdo__sumsq(n, b.g + lo) / (double)n);
+        tally_add(&first, sum);
+    }
+    double z[2] = {tally_z(&first, 0.0), tally_z(&second, hdo__sumsq(d, G) / 16.0)};
+    print_message("idle weights under forward-law: z of the mean %+.2f, of the second moment %+.2f\n", z[0], z[1]);
+    assert_true(fabs(z[0]) < Z_MAX && fabs(z[1]) < Z_MAX);
+    free(G);
+    bench_clear(&b);
+}
+
 /* Large rv costs no memory; any number of threads gives the same bits. */
 static void test_network_memory_and_threads(void **state) {
     (void)state;
@@ -198,6 +239,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_network_moments),
         cmocka_unit_test(test_network_agreement),
+        cmocka_unit_test(test_network_idle),
         cmocka_unit_test(test_network_memory_and_threads),
         cmocka_unit_test(test_network_complex_on_kinks),
         cmocka_unit_test(test_network_complex_on_analytic),

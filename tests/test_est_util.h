@@ -194,13 +194,13 @@ static inline hdo_estimate_info bench_estimate(bench *b, const hdo_estimator *s,
                                                float *g) {
     hdo_request q = {.batch = &b->batch, .x = b->x, .seed = 11, .node = node, .step = step, .eta = 0.1};
     hdo_estimate_info info = {0};
-    assert_int_equal(s->ops->estimate(s, b->f, &q, &b->w, g, &info), HDO_OK);
+    assert_int_equal(hdo__estimate(s, b->f, &q, &b->w, g, &info), HDO_OK);
     return info;
 }
 
 static inline void bench_gradient(bench *b, float *g) {
     double loss;
-    assert_int_equal(b->f->ops->grad(b->f, &b->batch, b->x, &b->w, g, &loss, NULL), HDO_OK);
+    assert_int_equal(hdo__objective_grad(b->f, &b->batch, b->x, &b->w, g, &loss, NULL), HDO_OK);
 }
 
 /* ---- statistics ---- */

@@ -198,6 +198,10 @@ static const struct {
     {"conv 3 3, pool 3 stride 2 pad 1, gelu, avgpool, linear classes", 1, 8, 9, 0, 3, 2},
     {"conv 3 1, batchnorm, gelu, avgpool, linear classes", 2, 4, 5, 0, 3, 4},
     {"conv 3 1, batchnorm, relu, conv 3 3, batchnorm, linear classes", 2, 4, 5, 0, 3, 5},
+    {"conv 3 3 pad 1, gelu, linear classes", 2, 1, 1, 0, 3, 4}, /* kernels over a picture smaller than they are */
+    {"conv 3 5 pad 2 stride 3, gelu, conv 2 3 pad 1, linear classes", 2, 2, 3, 0, 3, 70},
+    {"conv 4 3 stride 2 pad 1 nobias, batchnorm, relu, conv 3 3 pad 1 nobias, batchnorm, avgpool, linear classes", 2, 2,
+     2, 0, 3, 5},
     {"batchnorm, linear 5, batchnorm, sigmoid, linear classes", 1, 1, 6, 0, 3, 7},
     {"linear 5, layernorm, gelu, layernorm nobias, linear classes", 1, 1, 6, 0, 3, 4},
     {"linear 6, save a, gelu, linear 6, add a, save b, relu, linear 6, add b, relu, linear classes", 1, 1, 5, 0, 3, 4},

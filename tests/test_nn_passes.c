@@ -183,6 +183,9 @@ static const odd_row odd[] = {
      7},
     {"conv 4 1, save a, conv 4 3 pad 1, relu, conv 4 3 pad 1, add a, relu, avgpool, linear classes", 3, 9, 7, 0, 5, 5},
     {"conv 4 3 nobias, batchnorm, relu, conv 6 3 stride 2, batchnorm, avgpool, linear classes", 1, 12, 10, 0, 3, 4},
+    {"conv 5 5 pad 2 stride 3, relu, conv 4 3 pad 1, gelu, linear classes", 3, 3, 2, 0, 4, 130},
+    {"conv 300 3 stride 2 pad 1, batchnorm, relu, conv 6 3 pad 1, batchnorm, avgpool, linear classes", 2, 2, 2, 0, 3,
+     6},
     {"linear 9, layernorm, gelu, dropout 0.3, linear classes", 1, 1, 6, 0, 4, 11},
     {"relu, linear 6, save s, linear 6, add s, relu, linear classes", 1, 1, 6, 0, 3, 3},
     {"linear 12, batchnorm, sigmoid, linear classes", 1, 1, 8, 0, 2, 1}, /* one sample through batch-norm */

@@ -261,6 +261,46 @@ static void test_nn_network_init(void **state) {
 
 /* ---- files of models ---- */
 
+/* Live taps lie together in memory; the file has PyTorch's order. */
+static void test_nn_weights_of_small_pictures(void **state) {
+    (void)state;
+    char path[] = "/tmp/hdo_test_weights_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    fixture f;
+    hdo_error e = {0};
+    hdo_weights_report r;
+    hdo_tensors *t;
+    set_up(&f, "resnet18", HDO_READING_TEXT, 3, 32, 32, 0, 10);
+    hdo_objective *o = make(&f);
+    size_t ld = o->d + o->n_buf, idle = 0;
+    for (int k = 0; k < o->idle.n; k++) idle += o->idle.at[k].hi - o->idle.at[k].lo;
+    print_message("resnet18 at 32 x 32: %zu of %zu parameters meet padding only\n", idle, o->d);
+    assert_int_equal(o->idle.n, 4);
+    assert_int_equal(idle, 512 * 256 * 5 + 3 * 512 * 512 * 8);
+    float *x = hdo__alloc(ld * sizeof(float)), *y = hdo__alloc(ld * sizeof(float));
+    o->ops->init(o, 1, x);
+    assert_int_equal(hdo__weights_save(o, x, NULL, path, &e), HDO_OK);
+    assert_int_equal(hdo_tensors_open(&t, path, &e), HDO_OK);
+    assert_int_equal(hdo__weights_load(o, t, 10, y, &r, &e), HDO_OK);
+    assert_memory_equal(x, y, ld * sizeof(float));
+    float *w = hdo__alloc(512 * 512 * 9 * sizeof(float));
+    int k = hdo_tensors_find(t, "layer4.1.conv2.weight");
+    assert_int_equal(hdo_tensors_read(t, k, w), HDO_OK);
+    for (int i = 0; i < o->n_tensors; i++) {
+        if (strcmp(o->tensors[i].name, "layer4.1.conv2.weight") != 0) continue;
+        const float *s = x + o->tensors[i].off;
+        for (size_t q = 0; q < 512 * 512; q++) assert_true(w[9 * q + 4] == s[q] && w[9 * q] == s[512 * 512 + 8 * q]);
+    }
+    hdo_tensors_close(t);
+    unlink(path);
+    hdo__free(w);
+    hdo__free(x);
+    hdo__free(y);
+    hdo__objective_destroy(o);
+}
+
 static void test_nn_weights_round_trip_and_head(void **state) {
     (void)state;
     char path[] = "/tmp/hdo_test_weights_XXXXXX";
@@ -365,9 +405,13 @@ static void test_nn_memory_of_passes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nn_weights_good_files), cmocka_unit_test(test_nn_weights_bad_files),
-        cmocka_unit_test(test_nn_network_sizes),      cmocka_unit_test(test_nn_network_refuses),
-        cmocka_unit_test(test_nn_network_init),       cmocka_unit_test(test_nn_weights_round_trip_and_head),
+        cmocka_unit_test(test_nn_weights_good_files),
+        cmocka_unit_test(test_nn_weights_bad_files),
+        cmocka_unit_test(test_nn_network_sizes),
+        cmocka_unit_test(test_nn_network_refuses),
+        cmocka_unit_test(test_nn_network_init),
+        cmocka_unit_test(test_nn_weights_round_trip_and_head),
+        cmocka_unit_test(test_nn_weights_of_small_pictures),
         cmocka_unit_test(test_nn_memory_of_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/rng.h"
 #include "hdo/hdo.h"
 #include "update/update.h"
 
@@ -277,6 +278,46 @@ static void test_run_matches_exact_expectations(void **state) {
 }
 
 /* Warm-up rises linearly to the rate, cosine falls to zero at the end, a file is linear between its points. */
+/* Skipping what is zero changes no bit of x and of the momentum; weight decay is not skipped. */
+static void test_run_update_skips_zeros(void **state) {
+    (void)state;
+    enum { D = 70000 };
+    static const hdo_range some[] = {{100, 3000}, {20000, 65541}};
+    hdo_ranges zero = {some, 2}, none = {0};
+    hdo_team team;
+    assert_int_equal(hdo__team_init(&team, 2, hdo__update_work_bytes(D)), HDO_OK);
+    hdo_work w = {&team.arena[0], &team};
+    float *x[2], *m[2], *g = hdo__alloc(D * sizeof(float));
+    for (int k = 0; k < 2; k++) {
+        x[k] = hdo__alloc(D * sizeof(float));
+        m[k] = hdo__alloc(D * sizeof(float));
+    }
+    for (int decay = 0; decay < 2; decay++) {
+        hdo_update u = {.momentum = 0.9, .momentum_kind = HDO_MOMENTUM_EMA, .weight_decay = decay ? 0.1 : 0.0};
+        for (int k = 0; k < 2; k++) {
+            hdo__rng_normal(hdo__stream(1, HDO_RNG_INIT, 0, 0, 0), 0, D, x[k]);
+            memset(m[k], 0, D * sizeof(float));
+        }
+        for (uint64_t step = 0; step < 3; step++) {
+            double norm2[2];
+            for (int k = 0; k < 2; k++) {
+                hdo__rng_normal(hdo__stream(2, HDO_RNG_INIT, 0, step, 0), 0, D, g);
+                if (k == 0) hdo__ranges_clear(zero, 0, D, g);
+                norm2[k] = hdo__update_apply(&u, D, k == 0 ? none : zero, 0.1, x[k], g, m[k], &w);
+            }
+            assert_memory_equal(x[0], x[1], D * sizeof(float));
+            assert_memory_equal(m[0], m[1], D * sizeof(float));
+            assert_true(fabs(norm2[0] - norm2[1]) < 1e-6 * norm2[0]);
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        hdo__free(x[k]);
+        hdo__free(m[k]);
+    }
+    hdo__free(g);
+    hdo__team_clear(&team);
+}
+
 static void test_run_schedules(void **state) {
     (void)state;
     hdo_schedule s = {.kind = HDO_SCHEDULE_COSINE, .lr = 2.0, .warmup = 4, .steps = 100};
@@ -402,6 +443,7 @@ int main(void) {
         cmocka_unit_test(test_run_refuses_impossible_configurations),
         cmocka_unit_test(test_run_matches_exact_expectations),
         cmocka_unit_test(test_run_schedules),
+        cmocka_unit_test(test_run_update_skips_zeros),
         cmocka_unit_test(test_run_weighted_average),
         cmocka_unit_test(test_run_balanced_rate),
         cmocka_unit_test(test_run_churn),

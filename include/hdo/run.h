@@ -95,7 +95,9 @@ HDO_API hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e);
 /* The rows kept so far; borrowed, valid until the next hdo_run_advance. NULL without hdo_run_keep_rows. */
 HDO_API const hdo_row *hdo_run_rows(const hdo_run *r, size_t *count);
 HDO_API int64_t hdo_run_step(const hdo_run *r);
-HDO_API const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d); /* borrowed; NULL if not local */
+/* A node's model, borrowed; NULL if not local. Rows as the run has them; hdo_export_weights writes tensors in
+ * PyTorch's order, which differs where a kernel is larger than its picture. */
+HDO_API const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d);
 
 /* SHA-256 over all nodes' parameters (and buffers) in node order: two runs are equal iff these are equal. */
 HDO_API void hdo_run_fingerprint(const hdo_run *r, char hex[65]);

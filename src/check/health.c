@@ -81,7 +81,7 @@ static double now_of(hdo_lab *l, const hdo_estimator *s, const hdo_request *q, h
                      hdo_check_class *c, hdo_status *st) {
     hdo_estimate_info info = {0};
     double start = hdo__now_s();
-    *st = s->ops->estimate(s, l->f, q, w, g, &info);
+    *st = hdo__estimate(s, l->f, q, w, g, &info);
     double t = hdo__now_s() - start;
     c->forward = info.forward;
     c->backward = info.backward;
@@ -126,7 +126,7 @@ static hdo_status moments(hdo_lab *l, const hdo_estimator *s, hdo_request *q, hd
         const float *base = l->g;
         if (paired) {
             hdo_estimate_info info = {0};
-            st = sim.ops->estimate(&sim, l->f, q, w, l->v[1], &info);
+            st = hdo__estimate(&sim, l->f, q, w, l->v[1], &info);
             if (st != HDO_OK) return st;
             base = l->v[1];
         }
@@ -161,7 +161,7 @@ static hdo_status data_noise(hdo_lab *l, int node, int batch, double *out) {
     memset(l->mean, 0, d * sizeof *l->mean);
     for (; n < NOISE_BATCHES && (n < 4 || hdo__now_s() - start < l->options->time_s); n++) {
         hdo_batch b = hdo__lab_batch(l, node, n + 1, batch);
-        hdo_status st = l->f->ops->grad(l->f, &b, l->x, &l->work, l->v[0], &loss, NULL);
+        hdo_status st = hdo__objective_grad(l->f, &b, l->x, &l->work, l->v[0], &loss, NULL);
         if (st != HDO_OK) return st;
         sum2 += hdo__sumsq(d, l->v[0]);
         hdo__accumulate(d, l->v[0], l->mean);
@@ -212,7 +212,7 @@ hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_ch
     if (st == HDO_OK) st = cost(l, s, &q, w, c);
     if (st == HDO_OK && l->f->ops->grad != NULL) {
         double loss;
-        st = l->f->ops->grad(l->f, &batch, l->x, w, l->g, &loss, NULL);
+        st = hdo__objective_grad(l->f, &batch, l->x, w, l->g, &loss, NULL);
         c->grad_norm = sqrt(hdo__sumsq(l->f->d, l->g));
         if (st == HDO_OK && c->grad_norm > 0.0) st = moments(l, s, &q, w, c);
     }

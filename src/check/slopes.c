@@ -56,7 +56,7 @@ static hdo_status reference(slopes *s, hdo_check_agreement *a) {
     if (st != HDO_OK) return st;
     if (f->ops->grad != NULL) {
         a->reference = "grad";
-        st = f->ops->grad(f, &s->batch, l->x, &l->work, l->g, &s->loss, NULL);
+        st = hdo__objective_grad(f, &s->batch, l->x, &l->work, l->g, &s->loss, NULL);
         a->grad_norm = sqrt(hdo__sumsq(f->d, l->g));
         for (int r = 0; r < s->k && st == HDO_OK; r++) {
             hdo__dirs_fill(&u, r, 0, f->d, l->v[0]);
@@ -162,11 +162,11 @@ static hdo_status hessian_times(slopes *s, double step, const float *v, float *y
     double loss;
     memcpy(y, l->x, bytes);
     hdo__axpy(f->d, (float)-step, v, y);
-    hdo_status st = f->ops->grad(f, &s->batch, y, &l->work, h, &loss, NULL);
+    hdo_status st = hdo__objective_grad(f, &s->batch, y, &l->work, h, &loss, NULL);
     if (st != HDO_OK) return st;
     memcpy(y, l->x, bytes);
     hdo__axpy(f->d, (float)step, v, y);
-    st = f->ops->grad(f, &s->batch, y, &l->work, out, &loss, NULL);
+    st = hdo__objective_grad(f, &s->batch, y, &l->work, out, &loss, NULL);
     hdo__axpby(f->d, (float)(-0.5 / step), h, (float)(0.5 / step), out);
     return st;
 }

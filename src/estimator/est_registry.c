@@ -74,6 +74,12 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
     return HDO_OK;
 }
 
+hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
+                         hdo_estimate_info *info) {
+    if (s->ops->quiet) hdo__ranges_clear(f->idle, 0, f->d, g);
+    return s->ops->estimate(s, f, q, w, g, info);
+}
+
 size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
     int k = s->rv < HDO_DIRS_AT_ONCE ? s->rv : HDO_DIRS_AT_ONCE;
     return s->ops->work_bytes(s, f, batch) + hdo__objective_work_bytes(f, batch, s->ops->axes ? HDO_DIRS_AT_ONCE : k);

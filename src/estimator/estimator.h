@@ -43,6 +43,7 @@ typedef struct hdo_estimator_ops {
     hdo_theory_est theory; /* which row of the table in docs/theory.md predicts it */
     /* Arena bytes beyond the objective's own passes. */
     size_t (*work_bytes)(const hdo_estimator *s, const hdo_objective *f, int batch);
+    bool quiet; /* idle coordinates of the objective have no estimate: g is left alone there */
     /* g (d + n_buf): the estimate, then the updated buffers. */
     hdo_status (*estimate)(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
                            hdo_estimate_info *info);
@@ -68,6 +69,10 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
 
 /* All arena bytes of one estimate: the estimator's and the objective's. Does not grow with rv. */
 size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
+
+/* One estimate, zeros where the estimator has none. The step loop calls ops->estimate and skips them instead. */
+hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
+                         hdo_estimate_info *info);
 
 /* ---- helpers for implementations (directions.c) ---- */
 

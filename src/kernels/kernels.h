@@ -3,7 +3,8 @@
  * Numerical kernels behind the networks. Every kernel has a plain C reference (k_ref_*.c: the meaning, the fallback and
  * the oracle of the tests); libraries and hand-written AVX2 code override single entries where they win. A table is
  * chosen once per objective: hdo__kernels(HDO_KERNELS_AUTO | HDO_KERNELS_REF). Arrays are row-major and plain (NCHW,
- * OIHW): flat parameter vectors are never repacked behind the caller's back.
+ * OIHW): flat parameter vectors are never repacked behind the caller's back (base/split.h: what a layer may store
+ * apart).
  *
  * Kernels are single-threaded: parallelism is over nodes or over fixed chunks of a batch, above this layer.
  */

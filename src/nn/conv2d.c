@@ -11,6 +11,8 @@
  * Wide passes (batch-norm networks) spread pieces of samples or, when the weights are many, of channels: forward and dx
  * are separable over both, dw over output channels. Every number is the same sum whatever piece it is in, so the cut
  * may depend on the number of threads and one thread cuts nothing.
+ *
+ * A kernel that covers the whole picture in its one position is a linear layer: linear.c serves it (base/split.h).
  */
 #include <math.h>
 #include <string.h>
@@ -230,6 +232,11 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
     for (int r = 0; r < p->G && l->relu; r++) p->net->v->relu_mask(n, out, tout + (size_t)r * n);
 }
 
+/* One position, and every pixel under the kernel. */
+static bool covers(const hdo_conv *c) {
+    return c->Ho == 1 && c->Wo == 1 && c->H + c->pad <= c->kh && c->W + c->pad <= c->kw;
+}
+
 static const hdo_layer_ops conv2d_ops = {.name = "conv",
                                          .needs_in = true,
                                          .work = conv2d_work,
@@ -246,10 +253,13 @@ int hdo__conv_add(hdo_net *net, const char *name, int in, int O, int kernel, int
     hdo__conv_init(&c);
     if (c.Ho < 1 || c.Wo < 1) return -1;
     hdo_value out = {.n = (size_t)O * (size_t)c.Ho * (size_t)c.Wo, .C = O, .H = c.Ho, .W = c.Wo};
-    int k = hdo__net_layer(net, &conv2d_ops, in, -1, out);
+    int k = hdo__net_layer(net, covers(&c) ? &hdo__cover_ops : &conv2d_ops, in, -1, out);
     if (k < 0) return -1;
     hdo_layer *l = &net->layer[k];
     l->geo = c;
+    l->rows = 1;
+    l->n_in = (int)v->n;
+    l->n_out = O;
     int fan_in = c.C * kernel * kernel;
     double bound = 1.0 / sqrt((double)fan_in);
     l->weight = hdo__layout_add(&net->params, name, "weight", HDO_ROLE_WEIGHT, 4, (int[4]){O, c.C, kernel, kernel});
@@ -257,6 +267,8 @@ int hdo__conv_add(hdo_net *net, const char *name, int in, int O, int kernel, int
     net->params.row[l->weight].fill = HDO_FILL_UNIFORM;
     net->params.row[l->weight].arg = bound;
     net->params.row[l->weight].fan_in = fan_in;
+    if (covers(&c) && (c.H < kernel || c.W < kernel))
+        net->params.row[l->weight].split = (hdo_split){kernel, kernel, pad, pad, c.H, c.W};
     if (bias) {
         l->bias = hdo__layout_add(&net->params, name, "bias", HDO_ROLE_BIAS, 1, (int[4]){O});
         if (l->bias < 0) return -1;

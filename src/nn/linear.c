@@ -7,6 +7,12 @@
  *   bwd   dW = dy^T x,  db = column sums of dy,  dx = dy W
  *   jvp   ty_r = tx_r W^T + x tW_r^T + tb_r         the first term is one product for all tangents
  *   cplx  the same for the imaginary part (over nu), and y -= nu^2 tx tW^T
+ *
+ * Wide passes spread units of W's rows (fwd, dW) or columns (dx). Products choose their path by their size, so the cut
+ * is the same whatever the number of threads.
+ *
+ * A convolution with one position whose kernel covers the picture is the same thing: its live taps are W
+ * (base/split.h).
  */
 #include <math.h>
 
@@ -19,6 +25,47 @@ static size_t linear_work(const hdo_layer *l, const hdo_net *net, int B, int G) 
     return hdo__tile_bytes(net, l->n_out, (size_t)l->n_in) + hdo__tile_bytes(net, 1, (size_t)l->n_out);
 }
 
+enum { UNIT = 128 }; /* rows or columns of W in a piece */
+
+typedef struct linear_args {
+    const hdo_layer *l;
+    const hdo_pass *p;
+    const float *in, *dout;
+    float *out, *din;
+} linear_args;
+
+static void spread(linear_args *v, int n, hdo_piece fn) {
+    hdo__pass_pieces(v->p, n, v->p->wide && n > UNIT ? n / UNIT : 1, fn, v);
+}
+
+static const float *weights_of(const linear_args *v) {
+    return v->p->x + hdo__param(v->p->net, v->l->weight)->off;
+}
+
+static void fwd_piece(void *ctx, int lo, int hi, hdo_work *work) {
+    const linear_args *v = ctx;
+    int M = v->p->B * v->l->rows, I = v->l->n_in;
+    (void)work;
+    v->p->net->k->gemm(false, true, M, hi - lo, I, 1.0f, v->in, I, weights_of(v) + (size_t)lo * (size_t)I, I, 0.0f,
+                       v->out + lo, v->l->n_out);
+}
+
+static void dw_piece(void *ctx, int lo, int hi, hdo_work *work) {
+    const linear_args *v = ctx;
+    int M = v->p->B * v->l->rows, I = v->l->n_in;
+    float *g = v->p->g + hdo__param(v->p->net, v->l->weight)->off + (size_t)lo * (size_t)I;
+    (void)work;
+    v->p->net->k->gemm(true, false, hi - lo, I, M, 1.0f, v->dout + lo, v->l->n_out, v->in, I, v->p->add ? 1.0f : 0.0f,
+                       g, I);
+}
+
+static void dx_piece(void *ctx, int lo, int hi, hdo_work *work) {
+    const linear_args *v = ctx;
+    int M = v->p->B * v->l->rows, I = v->l->n_in, O = v->l->n_out;
+    (void)work;
+    v->p->net->k->gemm(false, false, M, hi - lo, O, 1.0f, v->dout, O, weights_of(v) + lo, I, 0.0f, v->din + lo, I);
+}
+
 static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
                        float *aux) {
     (void)in2;
@@ -27,7 +74,9 @@ static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     hdo_arena *a = p->work->arena;
     size_t woff = hdo__param(p->net, l->weight)->off, mark = hdo__arena_mark(a);
     int tile = hdo__pass_tile(p, O, (size_t)I, false);
-    for (int o = 0; o < O; o += tile) {
+    linear_args v = {.l = l, .p = p, .in = in, .out = out};
+    if (p->u == NULL) spread(&v, O, fwd_piece);
+    for (int o = 0; o < O && p->u != NULL; o += tile) {
         int n = O - o < tile ? O - o : tile;
         const float *W = hdo__pass_weights(p, woff + (size_t)o * (size_t)I, (size_t)n * (size_t)I);
         p->net->k->gemm(false, true, M, n, I, 1.0f, in, I, W, I, 0.0f, out + o, O);
@@ -42,17 +91,16 @@ static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
 static void linear_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
                        float *dout, float *din) {
     (void)aux;
-    int M = p->B * l->rows, I = l->n_in, O = l->n_out;
-    const hdo_kernels *k = p->net->k;
-    size_t woff = hdo__param(p->net, l->weight)->off;
+    int M = p->B * l->rows, O = l->n_out;
+    linear_args v = {.l = l, .p = p, .in = in, .dout = dout, .din = din};
     if (l->relu) p->net->v->relu_mask((size_t)M * (size_t)O, out, dout);
-    k->gemm(true, false, O, I, M, 1.0f, dout, O, in, I, p->add ? 1.0f : 0.0f, p->g + woff, I);
+    spread(&v, O, dw_piece);
     if (l->bias >= 0) {
         float *db = p->g + hdo__param(p->net, l->bias)->off; /* (O) */
         for (int j = 0; j < O && !p->add; j++) db[j] = 0;
         p->net->v->columns(M, O, dout, db);
     }
-    if (din != NULL) k->gemm(false, false, M, I, O, 1.0f, dout, O, p->x + woff, I, 0.0f, din, I);
+    if (din != NULL) spread(&v, l->n_in, dx_piece);
 }
 
 static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
@@ -92,6 +140,14 @@ static const hdo_layer_ops linear_ops = {.name = "linear",
                                          .bwd = linear_bwd,
                                          .jvp = linear_jvp,
                                          .cplx = linear_jvp};
+
+const hdo_layer_ops hdo__cover_ops = {.name = "conv",
+                                      .needs_in = true,
+                                      .work = linear_work,
+                                      .fwd = linear_fwd,
+                                      .bwd = linear_bwd,
+                                      .jvp = linear_jvp,
+                                      .cplx = linear_jvp};
 
 /* PyTorch's default: weight and bias uniform in (-1/sqrt(fan_in), 1/sqrt(fan_in)). */
 int hdo__linear_add(hdo_net *net, const char *name, int in, int n_out, bool bias) {

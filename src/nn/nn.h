@@ -27,6 +27,7 @@
 
 #include "base/arena.h"
 #include "base/dir.h"
+#include "base/split.h"
 #include "base/status.h"
 #include "base/team.h"
 #include "kernels/kernels.h"
@@ -50,6 +51,7 @@ typedef struct hdo_param {
     char name[HDO_PARAM_NAME_MAX]; /* PyTorch's: "layer1.0.bn1.weight" */
     size_t off, len;               /* buffers: offsets count from d */
     int n_dim, dim[4];
+    hdo_split split; /* how it is stored */
     int role;
     int fill;   /* HDO_FILL_*: the model's own initialiser */
     double arg; /* constant, half-width of the uniform, or standard deviation */
@@ -191,6 +193,8 @@ struct hdo_net {
     const hdo_nn_simd *v; /* element-wise loops */
 
     /* Settled by hdo__net_plan. */
+    hdo_range idle[HDO_PARAMS_MAX]; /* parameters no loss depends on: taps that only ever meet padding */
+    int n_idle;
     bool live[HDO_VALUES_MAX]; /* depends on parameters: has a tangent and a gradient */
     hdo_plan all, front, tail, grad;
     hdo_plan rest; /* all but the first layer, which evaluation may share between models */
@@ -248,7 +252,7 @@ size_t hdo__net_work(const hdo_net *net, int batch, int k);
 /* Sum of the losses over the samples; correct may be NULL; stats_out (n_buf) may be NULL. */
 void hdo__net_loss(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, double *sum, int64_t *correct,
                    float *stats_out);
-/* g (d) of the MEAN loss, overwritten. */
+/* g (d) of the MEAN loss, overwritten but for the idle parameters, which are left alone. */
 void hdo__net_grad(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, float *g, double *sum,
                    float *stats_out);
 /* slope[r] of the MEAN loss along u_{first + r}. */
@@ -278,6 +282,9 @@ double hdo__xent_jvp(int B, int C, const float *z, const int32_t *label, int G, 
 
 /* ---- helpers of the families ---- */
 
+/* linear.c: a convolution with one position whose kernel covers the whole picture, (O, C H W) over the live taps. */
+extern const hdo_layer_ops hdo__cover_ops;
+
 /* Weights [off, off + len) of the pass: x itself, or a perturbed tile taken from the arena (caller marks, rewinds). */
 const float *hdo__pass_weights(const hdo_pass *p, size_t off, size_t len);
 /* The same slice of tangent r (0 .. G-1). */
@@ -286,6 +293,9 @@ const float *hdo__pass_tangent(const hdo_pass *p, int r, size_t off, size_t len)
 int hdo__pass_tile(const hdo_pass *p, int rows, size_t row_len, bool tangent);
 size_t hdo__tile_bytes(const hdo_net *net, int rows, size_t row_len); /* arena bytes of one such tile */
 
+static inline hdo_ranges hdo__net_idle(const hdo_net *net) {
+    return (hdo_ranges){net->idle, net->n_idle};
+}
 static inline const hdo_param *hdo__param(const hdo_net *net, int row) {
     return &net->params.row[row];
 }

@@ -148,7 +148,9 @@ static void add_lanes(void *ctx, int task, hdo_work *w) {
     (void)w;
     grad_job *j = ctx;
     size_t d = j->net->params.total, lo = (size_t)task * SLICE, n = d - lo < SLICE ? d - lo : SLICE;
-    for (int k = 1; k < j->lanes; k++) hdo__axpy(n, 1.0f, j->lane + (size_t)(k - 1) * d + lo, j->g + lo);
+    hdo_ranges idle = hdo__net_idle(j->net);
+    for (size_t at = lo, m; (m = hdo__outside(idle, &at, lo + n, n)) > 0; at += m)
+        for (int k = 1; k < j->lanes; k++) hdo__axpy(m, 1.0f, j->lane + (size_t)(k - 1) * d + at, j->g + at);
 }
 
 static int lane_count(const hdo_net *net, int n_chunks) {

@@ -210,6 +210,14 @@ void hdo__net_plan(hdo_net *net) {
         hdo_layer *l = &net->layer[i];
         net->live[l->out] = l->weight >= 0 || net->live[l->in] || (l->in2 >= 0 && net->live[l->in2]);
     }
+    net->n_idle = 0;
+    for (int i = 0; i < net->params.n; i++) {
+        const hdo_param *row = &net->params.row[i];
+        const hdo_split *s = &row->split;
+        if (s->kh == 0) continue;
+        size_t live = row->len / (size_t)(s->kh * s->kw) * (size_t)(s->h * s->w);
+        net->idle[net->n_idle++] = (hdo_range){row->off + live, row->off + row->len};
+    }
     net->small = net->params.total <= (size_t)1 << 19;
     int head = find_head(net);
     bool heavy = weights_between(net, 0, head) > (size_t)1 << 18; /* weights outweigh activations: long runs */

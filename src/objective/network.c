@@ -177,7 +177,8 @@ static hdo_status build(const hdo_problem *p, hdo_net *net, hdo_error *e) {
 static void tensors_of(const hdo_layout *t, hdo_tensor *out) {
     for (int i = 0; i < t->n; i++) {
         const hdo_param *row = &t->row[i];
-        out[i] = (hdo_tensor){.name = row->name, .off = row->off, .len = row->len, .n_dim = row->n_dim};
+        out[i] =
+            (hdo_tensor){.name = row->name, .off = row->off, .len = row->len, .n_dim = row->n_dim, .split = row->split};
         memcpy(out[i].dim, row->dim, sizeof out[i].dim);
     }
 }
@@ -211,6 +212,7 @@ hdo_status hdo__network_create(const hdo_problem *p, hdo_objective **out, hdo_er
                               .n_tensors = net->params.n,
                               .buffers = o->rows + net->params.n,
                               .n_buffers = net->buffers.n,
+                              .idle = hdo__net_idle(net),
                               .has_accuracy = true,
                               .model = p->config->model.name,
                               .kink = o->kink[0] != '\0' ? o->kink : NULL,

@@ -60,6 +60,12 @@ void hdo__objective_destroy(hdo_objective *f) {
     if (f != NULL) f->ops->destroy(f);
 }
 
+hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
+                               double *loss, float *buf) {
+    hdo__ranges_clear(f->idle, 0, f->d, g);
+    return f->ops->grad(f, b, x, w, g, loss, buf);
+}
+
 size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k) {
     size_t copy = f->ops->loss_many == NULL ? hdo__arena_round((f->d + f->n_buf) * sizeof(float)) : 0;
     return f->ops->work_bytes(f, batch, k) + copy;

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/dir.h"
+#include "base/split.h"
 #include "base/status.h"
 #include "base/team.h"
 #include "data/dataset.h"
@@ -43,6 +44,7 @@ typedef struct hdo_tensor { /* one row of the layout: a named piece of x */
     const char *name;       /* PyTorch's name: "fc1.weight" */
     size_t off, len;
     int n_dim, dim[4];
+    hdo_split split; /* how it is stored; files hold plain tensors */
 } hdo_tensor;
 
 /* What an estimator may ask for. */
@@ -62,7 +64,8 @@ typedef struct hdo_objective_ops {
     hdo_status (*loss)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
                        float *buf);
 
-    /* Gradient into g (d), overwritten. NULL: no back-propagation here. */
+    /* Gradient into g (d), overwritten but for f->idle, where g is left alone (hdo__objective_grad makes zeros there).
+     * NULL: no back-propagation here. */
     hdo_status (*grad)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g, double *loss,
                        float *buf);
 
@@ -96,6 +99,7 @@ struct hdo_objective { /* first member of every implementation */
     int n_tensors;
     const hdo_tensor *buffers; /* (n_buffers): offsets count from d */
     int n_buffers;
+    hdo_ranges idle; /* coordinates no loss depends on */
     bool has_accuracy;
     const char *model; /* its name in the configuration */
     const char
@@ -123,6 +127,8 @@ const hdo_objective_entry *hdo__objective_find(const char *name);
 /* ---- wrappers: asserts and defaults; only they touch ops ---- */
 unsigned hdo__objective_can(const hdo_objective *f);
 void hdo__objective_destroy(hdo_objective *f); /* NULL is fine */
+hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
+                               double *loss, float *buf);
 size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);
 hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
                                     int first, int k, float nu, hdo_work *w, double *loss);

@@ -58,6 +58,13 @@ static hdo_status refuse(const hdo_tensor *m, const hdo_tensor_info *t, hdo_erro
     return hdo__fail(e, HDO_E_DATA, "tensor '%s' of the weights has shape %s, the model needs %s", m->name, have, want);
 }
 
+static size_t longest_split(const hdo_objective *f) {
+    size_t most = 0;
+    for (int i = 0; i < f->n_tensors; i++)
+        if (f->tensors[i].split.kh > 0 && f->tensors[i].len > most) most = f->tensors[i].len;
+    return most;
+}
+
 hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int classes, float *x,
                              hdo_weights_report *report, hdo_error *e) {
     hdo_weights_report r = {0};
@@ -97,14 +104,19 @@ hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int c
     if (r.loaded == 0)
         return hdo__fail(e, HDO_E_DATA, "the weights hold no tensor of this model (first name wanted: '%s')",
                          n > 0 ? row_of(f, 0)->name : "");
+    float *plain = malloc((longest_split(f) + 1) * sizeof *plain);
+    if (plain == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory loading weights");
     for (int i = 0; i < n; i++) {
         const hdo_tensor *m = row_of(f, i);
         int k = hdo_tensors_find(t, m->name);
         if (k < 0 || match(m, hdo_tensors_at(t, k), classes) != MATCH_LOAD) continue;
-        hdo_status st = hdo_tensors_read(t, k, x + m->off + (i < f->n_tensors ? 0 : f->d));
+        float *to = x + m->off + (i < f->n_tensors ? 0 : f->d);
+        hdo_status st = hdo_tensors_read(t, k, m->split.kh > 0 ? plain : to);
         assert(st == HDO_OK); /* types were checked above */
         (void)st;
+        if (m->split.kh > 0) hdo__split_store(&m->split, m->len, plain, to);
     }
+    free(plain);
     if (report != NULL) *report = r;
     return HDO_OK;
 }
@@ -112,15 +124,27 @@ hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int c
 hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char *const *notes, const char *path,
                              hdo_error *e) {
     int n = f->n_tensors + f->n_buffers;
+    size_t copies = 0; /* floats of tensors that are not stored plain */
+    for (int i = 0; i < f->n_tensors; i++) copies += f->tensors[i].split.kh > 0 ? f->tensors[i].len : 0;
     hdo_tensor_out *rows = calloc((size_t)n + 1, sizeof *rows);
-    if (rows == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory writing '%s'", path);
+    float *block = malloc((copies + 1) * sizeof *block), *plain = block;
+    if (rows == NULL || block == NULL) {
+        free(rows);
+        free(block);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory writing '%s'", path);
+    }
     for (int i = 0; i < n; i++) {
         const hdo_tensor *m = row_of(f, i);
         rows[i] =
             (hdo_tensor_out){.name = m->name, .n_dim = m->n_dim, .data = x + m->off + (i < f->n_tensors ? 0 : f->d)};
         for (int k = 0; k < m->n_dim; k++) rows[i].dim[k] = m->dim[k];
+        if (m->split.kh == 0) continue;
+        hdo__split_plain(&m->split, m->len, x + m->off, plain);
+        rows[i].data = plain;
+        plain += m->len;
     }
     hdo_status st = hdo_tensors_write(path, rows, n, notes, e);
     free(rows);
+    free(block);
     return st;
 }

@@ -26,7 +26,7 @@
 #include "base/stfile.h"
 #include "run/run_internal.h"
 
-enum { SCHEMA_VERSION = 1, TENSORS_MAX = 6, PATH_CAP = HDO_PATH_MAX + 96 };
+enum { SCHEMA_VERSION = 2, TENSORS_MAX = 6, PATH_CAP = HDO_PATH_MAX + 96 };
 
 typedef struct piece { /* one tensor of the file and where it lives in memory */
     const char *name, *dtype;

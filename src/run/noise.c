@@ -33,7 +33,7 @@ static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int6
                      .step = FAR_STEP + number,
                      .eta = r->lr[k] > 0.0 ? r->lr[k] : c->schedule.lr};
     hdo_estimate_info info = {0};
-    hdo_status st = c->estimator.ops->estimate(&c->estimator, r->objective, &q, w, g, &info);
+    hdo_status st = hdo__estimate(&c->estimator, r->objective, &q, w, g, &info);
     hdo__arena_rewind(w->arena, mark);
     return st;
 }

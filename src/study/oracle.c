@@ -67,7 +67,7 @@ static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n,
         b.train = true; /* networks: the function that is trained */
         b.node = node >= 0 ? node : 0;
     }
-    hdo_status st = f->ops->grad(f, &b, o->row, &w, o->g, loss, f->n_buf > 0 ? o->g + f->d : NULL);
+    hdo_status st = hdo__objective_grad(f, &b, o->row, &w, o->g, loss, f->n_buf > 0 ? o->g + f->d : NULL);
     hdo__arena_rewind(w.arena, mark);
     return st == HDO_OK ? st : hdo__fail(e, st, "the objective failed while its constants were measured");
 }

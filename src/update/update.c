@@ -76,6 +76,7 @@ enum { PIECE = 32768, TILE = 2048 }; /* floats; G, mom and x of a tile meet in t
 typedef struct update_job {
     const hdo_update *u;
     size_t d;
+    hdo_ranges zero;
     float lr, gain;
     float *x, *G, *mom;
     double *norm2; /* per piece */
@@ -94,8 +95,7 @@ static void update_task(void *ctx, int task, hdo_work *w) {
     size_t off = (size_t)task * PIECE, end = j->d - off < PIECE ? j->d : off + PIECE;
     double norm2 = 0.0;
     (void)w;
-    for (size_t n; off < end; off += n) {
-        n = end - off < TILE ? end - off : TILE;
+    for (size_t n; (n = hdo__outside(j->zero, &off, end, TILE)) > 0; off += n) {
         float *x = j->x + off, *g = j->G + off;
         norm2 += hdo__sumsq(n, g);
         if (j->u->weight_decay > 0.0) hdo__axpy(n, (float)j->u->weight_decay, x, g);
@@ -108,10 +108,15 @@ static void update_task(void *ctx, int task, hdo_work *w) {
     j->norm2[task] = norm2;
 }
 
-double hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, float *G, float *mom, hdo_work *w) {
+double hdo__update_apply(const hdo_update *u, size_t d, hdo_ranges zero, double lr, float *x, float *G, float *mom,
+                         hdo_work *w) {
     size_t mark = hdo__arena_mark(w->arena), pieces = piece_count(d);
     double gain = u->momentum_kind == HDO_MOMENTUM_EMA ? 1.0 - u->momentum : 1.0, norm2 = 0.0;
-    update_job j = {.u = u, .d = d, .lr = (float)lr, .gain = (float)gain, .x = x, .G = G, .mom = mom};
+    if (u->weight_decay > 0.0) {
+        hdo__ranges_clear(zero, 0, d, G);
+        zero.n = 0;
+    }
+    update_job j = {.u = u, .d = d, .zero = zero, .lr = (float)lr, .gain = (float)gain, .x = x, .G = G, .mom = mom};
     if (pieces == 1) { /* very many small models: no more than the walk itself */
         j.norm2 = &norm2;
         update_task(&j, 0, w);

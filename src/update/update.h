@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/split.h"
 #include "base/status.h"
 #include "base/team.h"
 #include "hdo/config.h"
@@ -34,9 +35,11 @@ typedef struct hdo_update {
     double weight_decay;
 } hdo_update;
 
-/* x <- x - lr g. G (d) is the estimate and may be overwritten; mom (d) is the node's momentum, NULL without. Returns
- * |G|^2, so that G is read once. */
-double hdo__update_apply(const hdo_update *u, size_t d, double lr, float *x, float *G, float *mom, hdo_work *w);
+/* x <- x - lr g. G (d) is the estimate and may be overwritten; mom (d) is the node's momentum, NULL without. In the
+ * ranges `zero` the estimate is zero in every step and G not looked at: momentum stays zero and x where it is, so they
+ * are skipped, but for weight decay. Returns |G|^2, so that G is read once. */
+double hdo__update_apply(const hdo_update *u, size_t d, hdo_ranges zero, double lr, float *x, float *G, float *mom,
+                         hdo_work *w);
 size_t hdo__update_work_bytes(size_t d); /* of w's arena */
 
 #endif
