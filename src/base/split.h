@@ -25,8 +25,8 @@ typedef struct hdo_ranges {
 
 /* The first stretch of [*off, end) outside of the ranges, at most `most` long: its start goes to *off. 0: none left. */
 size_t hdo__outside(hdo_ranges r, size_t *off, size_t end, size_t most);
-size_t hdo__inside(hdo_ranges r, size_t *off, size_t end, size_t most);   /* the first stretch inside of one */
-bool hdo__all_inside(hdo_ranges r, size_t off, size_t len); /* [off, off + len) in one range */
+size_t hdo__inside(hdo_ranges r, size_t *off, size_t end, size_t most); /* the first stretch inside of one */
+bool hdo__all_inside(hdo_ranges r, size_t off, size_t len);             /* [off, off + len) in one range */
 /* x = 0 where [lo, hi) meets the ranges. */
 void hdo__ranges_clear(hdo_ranges r, size_t lo, size_t hi, float *x);
 

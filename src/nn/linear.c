@@ -30,40 +30,51 @@ enum { UNIT = 128 }; /* rows or columns of W in a piece */
 typedef struct linear_args {
     const hdo_layer *l;
     const hdo_pass *p;
-    const float *in, *dout;
-    float *out, *din;
+    const float *in, *dout, *w;
+    float *out, *din, *dw;
+    int M, n; /* rows of in; rows or columns of W to spread */
 } linear_args;
 
 static void spread(linear_args *v, int n, hdo_piece fn) {
-    hdo__pass_pieces(v->p, n, v->p->wide && n > UNIT ? n / UNIT : 1, fn, v);
+    int units = v->p->wide ? (n + UNIT - 1) / UNIT : 1;
+    v->n = n;
+    hdo__pass_pieces(v->p, units, units, fn, v);
 }
 
-static const float *weights_of(const linear_args *v) {
-    return v->p->x + hdo__param(v->p->net, v->l->weight)->off;
+typedef struct part { /* of the rows or columns of W */
+    int lo, n;
+} part;
+
+static part part_of(const linear_args *v, int lo, int hi) {
+    if (!v->p->wide) return (part){0, v->n};
+    int end = hi * UNIT < v->n ? hi * UNIT : v->n;
+    return (part){lo * UNIT, end - lo * UNIT};
 }
 
 static void fwd_piece(void *ctx, int lo, int hi, hdo_work *work) {
     const linear_args *v = ctx;
-    int M = v->p->B * v->l->rows, I = v->l->n_in;
+    int I = v->l->n_in;
+    part o = part_of(v, lo, hi);
     (void)work;
-    v->p->net->k->gemm(false, true, M, hi - lo, I, 1.0f, v->in, I, weights_of(v) + (size_t)lo * (size_t)I, I, 0.0f,
-                       v->out + lo, v->l->n_out);
+    v->p->net->k->gemm(false, true, v->M, o.n, I, 1.0f, v->in, I, v->w + (size_t)o.lo * (size_t)I, I, 0.0f,
+                       v->out + o.lo, v->l->n_out);
 }
 
 static void dw_piece(void *ctx, int lo, int hi, hdo_work *work) {
     const linear_args *v = ctx;
-    int M = v->p->B * v->l->rows, I = v->l->n_in;
-    float *g = v->p->g + hdo__param(v->p->net, v->l->weight)->off + (size_t)lo * (size_t)I;
+    int I = v->l->n_in;
+    part o = part_of(v, lo, hi);
     (void)work;
-    v->p->net->k->gemm(true, false, hi - lo, I, M, 1.0f, v->dout + lo, v->l->n_out, v->in, I, v->p->add ? 1.0f : 0.0f,
-                       g, I);
+    v->p->net->k->gemm(true, false, o.n, I, v->M, 1.0f, v->dout + o.lo, v->l->n_out, v->in, I, v->p->add ? 1.0f : 0.0f,
+                       v->dw + (size_t)o.lo * (size_t)I, I);
 }
 
 static void dx_piece(void *ctx, int lo, int hi, hdo_work *work) {
     const linear_args *v = ctx;
-    int M = v->p->B * v->l->rows, I = v->l->n_in, O = v->l->n_out;
+    int I = v->l->n_in, O = v->l->n_out;
+    part i = part_of(v, lo, hi);
     (void)work;
-    v->p->net->k->gemm(false, false, M, hi - lo, O, 1.0f, v->dout, O, weights_of(v) + lo, I, 0.0f, v->din + lo, I);
+    v->p->net->k->gemm(false, false, v->M, i.n, O, 1.0f, v->dout, O, v->w + i.lo, I, 0.0f, v->din + i.lo, I);
 }
 
 static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
@@ -74,7 +85,7 @@ static void linear_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     hdo_arena *a = p->work->arena;
     size_t woff = hdo__param(p->net, l->weight)->off, mark = hdo__arena_mark(a);
     int tile = hdo__pass_tile(p, O, (size_t)I, false);
-    linear_args v = {.l = l, .p = p, .in = in, .out = out};
+    linear_args v = {.l = l, .p = p, .in = in, .w = p->x + woff, .out = out, .M = M};
     if (p->u == NULL) spread(&v, O, fwd_piece);
     for (int o = 0; o < O && p->u != NULL; o += tile) {
         int n = O - o < tile ? O - o : tile;
@@ -92,7 +103,8 @@ static void linear_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
                        float *dout, float *din) {
     (void)aux;
     int M = p->B * l->rows, O = l->n_out;
-    linear_args v = {.l = l, .p = p, .in = in, .dout = dout, .din = din};
+    size_t woff = hdo__param(p->net, l->weight)->off;
+    linear_args v = {.l = l, .p = p, .in = in, .w = p->x + woff, .dout = dout, .din = din, .dw = p->g + woff, .M = M};
     if (l->relu) p->net->v->relu_mask((size_t)M * (size_t)O, out, dout);
     spread(&v, O, dw_piece);
     if (l->bias >= 0) {
