@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimators on softmax regression (d = 7850, batch 2: a node-step of experiment E2) and on larger batches, one thread.
+ * Estimators on softmax regression (d = 7850, batch 2: a node-step of experiment E2) and on larger batches; what
+ * forward-law adds to the gradient of ResNet-18 (d = 11 million). One thread.
  *
  * Timing window: one estimate (the gradient or the losses, the random numbers, the combination) at a fixed point and
  * batch, a new step number every time; `node-step` rows add the update of the model. Gathering the batch, exchange and
  * evaluation are outside. A window repeats the call until it lasts 2 ms; times are for one call. Rows ending in /part
- * time a part by itself. Optional argument: only benches whose name contains it.
+ * time a part by itself. resnet18 rows alternate both estimators; the row `added` has forward-law / fo - 1 in place of
+ * seconds, of neighbouring calls; processor time. Optional argument: only benches whose name contains it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -85,19 +87,22 @@ static void measure(const char *name, const char *shape, void (*run)(work *w), w
     fflush(stdout);
 }
 
-static void setup(work *w, hdo_config *c, hdo_dataset *ds, int B, float *in, int32_t *label) {
-    hdo_config_default(c);
-    *ds = (hdo_dataset){.count = 60000, .n_in = 784, .shape = {1, 28, 28}, .classes = 10};
-    hdo_problem p = {.config = c, .train = ds, .val = ds, .n = 1};
+static void setup(work *w, const char *model, int C, int side, int B, float *in, int32_t *label) {
+    static hdo_config c;
+    static hdo_dataset ds;
+    hdo_config_default(&c);
+    snprintf(c.model.name, sizeof c.model.name, "%s", model);
+    ds = (hdo_dataset){.count = 60000, .n_in = C * side * side, .shape = {C, side, side}, .classes = 10};
+    hdo_problem p = {.config = &c, .train = &ds, .val = &ds, .n = 1};
     *w = (work){0};
-    if (hdo__logistic_create(&p, &w->f, NULL) != HDO_OK) die("no objective");
-    hdo__rng_normal(hdo__stream(1, HDO_RNG_TEST, 0, 0, 1), 0, (size_t)B * 784, in);
+    if (hdo__objective_find(model)->create(&p, &w->f, NULL) != HDO_OK) die("no objective");
+    hdo__rng_normal(hdo__stream(1, HDO_RNG_TEST, 0, 0, 1), 0, (size_t)B * (size_t)ds.n_in, in);
     for (int i = 0; i < B; i++) label[i] = i % 10;
     w->batch = (hdo_batch){.size = B, .in = in, .label = label, .seed = 1, .train = true};
-    w->x = get(w->f->d * sizeof(float));
-    w->g = get(w->f->d * sizeof(float));
+    w->x = get((w->f->d + w->f->n_buf) * sizeof(float));
+    w->g = get((w->f->d + w->f->n_buf) * sizeof(float));
     if (w->f->ops->init(w->f, 1, w->x) != HDO_OK) die("no start");
-    if (hdo__team_init(&w->team, 1, (size_t)64 << 20) != HDO_OK) die("no memory");
+    if (hdo__team_init(&w->team, 1, (size_t)256 << 20) != HDO_OK) die("no memory");
 }
 
 static void clear(work *w) {
@@ -118,6 +123,41 @@ static void choose(work *w, const char *name, int rv, int directions) {
                            .ratio = 0.5};
 }
 
+static double cpu_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void print_row(const char *name, const char *shape, double t[REPS]) {
+    qsort(t, REPS, sizeof t[0], by_value);
+    printf("%s,%s,%s,1,%d,%.4g,%.4g,%.4g\n", name, shape, hdo__simd()->name, REPS, t[REPS / 2], t[REPS / 10],
+           t[REPS - 1 - REPS / 10]);
+    fflush(stdout);
+}
+
+static void added_to_gradient(int B, float *in, int32_t *label) {
+    static const char *const names[2] = {"fo", "forward-law"};
+    work w;
+    char shape[64];
+    double t[2][REPS], added[REPS];
+    setup(&w, "resnet18", 3, 32, B, in, label);
+    for (int r = -2; r < REPS; r++) { /* two to warm up */
+        for (int k = 0; k < 2; k++) {
+            choose(&w, names[k], 128, HDO_DIRECTIONS_WHOLE);
+            double start = cpu_s();
+            run_estimate(&w);
+            if (r >= 0) t[k][r] = cpu_s() - start;
+        }
+        if (r >= 0) added[r] = t[1][r] / t[0][r] - 1.0;
+    }
+    snprintf(shape, sizeof shape, "d%zu_b%d_rv128", w.f->d, B);
+    print_row("resnet18/fo", shape, t[0]);
+    print_row("resnet18/forward-law", shape, t[1]);
+    print_row("resnet18/added", shape, added);
+    clear(&w);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -135,14 +175,12 @@ int main(int argc, char **argv) {
                 {"complex-step", 128, 1}};
     static const int batches[] = {2, 32, 256};
     const char *only = argc > 1 ? argv[1] : "";
-    hdo_config *c = get(sizeof *c);
-    hdo_dataset ds;
     float *in = get((size_t)256 * 784 * sizeof(float));
     int32_t label[256];
     printf("bench,shape,backend,threads,reps,median_s,p10_s,p90_s\n");
     for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
         work w;
-        setup(&w, c, &ds, batches[b], in, label);
+        setup(&w, "logistic", 1, 28, batches[b], in, label);
         char name[96], shape[64];
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
             choose(&w, rows[i].name, rows[i].rv, rows[i].directions);
@@ -163,7 +201,10 @@ int main(int argc, char **argv) {
         }
         clear(&w);
     }
-    hdo__free(c);
+    if (strstr("resnet18", only) != NULL) {
+        added_to_gradient(10, in, label);
+        added_to_gradient(50, in, label);
+    }
     hdo__free(in);
     return 0;
 }
