@@ -28,6 +28,13 @@ void HDO_ISA_FN(rng_uniform)(hdo_stream s, uint64_t off, size_t len, float *out)
 void HDO_ISA_FN(rng_normal)(hdo_stream s, uint64_t off, size_t len, float *out);
 void HDO_ISA_FN(rng_rademacher)(hdo_stream s, uint64_t off, size_t len, float *out);
 
+#ifdef __AVX512F__ /* also uses these of the narrower table */
+void HDO_CAT(rng_bits, avx2)(hdo_stream s, uint64_t off, size_t len, uint32_t *out);
+void HDO_CAT(rng_uniform, avx2)(hdo_stream s, uint64_t off, size_t len, float *out);
+void HDO_CAT(rng_normal, avx2)(hdo_stream s, uint64_t off, size_t len, float *out);
+void HDO_CAT(rng_rademacher, avx2)(hdo_stream s, uint64_t off, size_t len, float *out);
+#endif
+
 /* Flat vectors at 64 bytes gain nothing over 32 (half as many loads a cycle, conversions to double are slower): the
  * table of AVX-512 names those of AVX2. */
 #ifdef __AVX512F__

@@ -417,18 +417,46 @@ HDO_INLINE void slice(kind k, hdo_stream s, uint64_t off, size_t len, uint32_t *
     }
 }
 
+/* A slice inside one group would leave half of a wide batch unused: the narrower table makes it in three quarters of
+ * the time. Elsewhere the name is never called. */
+#if VB == 64
+#define NARROW(name) HDO_CAT(name, avx2)
+#else
+#define NARROW(name) HDO_ISA_FN(name)
+#endif
+
+HDO_INLINE bool narrow(uint64_t off, size_t len) {
+    return LANES > ROW && len <= GROUP && off % GROUP + len <= GROUP;
+}
+
 void HDO_ISA_FN(rng_bits)(hdo_stream s, uint64_t off, size_t len, uint32_t *out) {
+    if (narrow(off, len)) {
+        NARROW(rng_bits)(s, off, len, out);
+        return;
+    }
     slice(BITS, s, off, len, out);
 }
 
 void HDO_ISA_FN(rng_uniform)(hdo_stream s, uint64_t off, size_t len, float *out) {
+    if (narrow(off, len)) {
+        NARROW(rng_uniform)(s, off, len, out);
+        return;
+    }
     slice(UNIFORM, s, off, len, (uint32_t *)(void *)out);
 }
 
 void HDO_ISA_FN(rng_normal)(hdo_stream s, uint64_t off, size_t len, float *out) {
+    if (narrow(off, len)) {
+        NARROW(rng_normal)(s, off, len, out);
+        return;
+    }
     slice(NORMAL, s, off, len, (uint32_t *)(void *)out);
 }
 
 void HDO_ISA_FN(rng_rademacher)(hdo_stream s, uint64_t off, size_t len, float *out) {
+    if (narrow(off, len)) {
+        NARROW(rng_rademacher)(s, off, len, out);
+        return;
+    }
     slice(RADEMACHER, s, off, len, (uint32_t *)(void *)out);
 }
