@@ -367,8 +367,17 @@ HDO_INLINE void run(kind k, const sched *t, uint32_t base, size_t n, uint32_t *o
     first f = first_at(base);
     u32v w[ROWS];
 #if VB == 64
-    /* The words of a batch are made beside the numbers of the one before: two chains of results to wait for, in one
-     * piece of code, which the compiler is told to mix (meson.build). */
+    /* Two chains of results to wait for, in one piece of code, which the compiler is told to mix (meson.build): the
+     * words of a batch beside the numbers of the one before, or, where numbers are cheap, two batches. */
+    for (; k != NORMAL && n > 2; n -= 2, out += 2 * SPAN) {
+        u32v next[ROWS];
+        philox(t, &f, w);
+        advance(&f);
+        philox(t, &f, next);
+        advance(&f);
+        finish(k, w, out);
+        finish(k, next, out + SPAN);
+    }
     philox(t, &f, w);
     for (size_t i = 1; i < n; i++, out += SPAN) {
         u32v next[ROWS];
