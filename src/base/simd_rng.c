@@ -4,8 +4,8 @@
  *
  * Layout. Number i of a stream lives in group g = i / 32; inside the group q = (i % 32) / 8 and j = i % 8. It is made
  * from word q of the Philox block with counter (8 g + j, sub, step, who). So eight blocks side by side fill four rows
- * of eight consecutive numbers and nothing is ever transposed. A whole group is the unit of work; the ragged ends of a
- * slice go through a group on the stack.
+ * of eight consecutive numbers and nothing is ever transposed. Whole groups are the unit of work; the ragged ends of a
+ * slice go through a buffer on the stack.
  *
  * Numbers, from a word w:
  *   bits        w
@@ -27,17 +27,20 @@
  * Width. A batch is one vector of blocks: half a group at 16 bytes, a group at 32, two groups at 64. A whole number of
  * batches and of groups, whichever is more, is the unit of work (SPAN numbers).
  *
- * Limits (Zen 4, cycles a normal into L1). AVX2: 3.1, waiting for results: 282 instructions for 32 numbers would fit
- * into 70 cycles of the four vector pipes, but sixteen registers do not hold two groups. AVX-512: 2.0. An instruction
- * fills a pipe for two cycles; 216 of them for 64 numbers are 108 cycles, 126 are taken, and every instruction added
- * to the loop costs its half cycle, whatever the order: the pipes are the limit.
+ * Limits (Zen 4, cycles a normal into L1). AVX2: 2.95, that is 94 for a group; about 280 instructions would fit into 70
+ * cycles of the four vector pipes, so much of it is waiting for results, and sixteen registers do not hold two groups.
+ * AVX-512: 2.0. An instruction fills a pipe for two cycles; 216 of them for 64 numbers are 108 cycles, 126 are taken.
+ * Loads and integer instructions added to the loop are free, vector instructions cost 0.3 to 0.5 cycles each: the pipes
+ * are the limit.
  *
  * Tried and dropped (Zen 4): making the words of 1 to 16 groups first and turning them into numbers in a second loop
  * gives the same rate with AVX2 (the processor overlaps neighbouring groups by itself) and 2.25 cycles with AVX-512.
- * With AVX-512: IFMA for the high halves (the shift goes, a multiply comes); even and odd packed into one vector
- * between rounds (as many shuffles as xors saved); the first two rounds on the integer units, two batches ahead (1.92
- * to 2.1, at the mercy of the compiler); the exponent's part of the logarithm from a table (two-source permutes are
- * slow); orders of the loop from a list scheduler (1.94 to 2.1).
+ * With AVX-512: the first two rounds on the integer units, two batches ahead (1.92 to 2.2, at the mercy of the
+ * compiler); two batches of words at a time before their numbers (2.06), also one iteration ahead (1.97); orders of the
+ * loop from a list scheduler (1.94 to 2.2).
+ * Not tried, as the count of instructions comes out no better: IFMA for the high halves (a shift goes, a multiply
+ * comes), even and odd packed into one vector between rounds (as many shuffles come as xors go). The exponent's part of
+ * the logarithm from a table: two-source permutes take 1.25 cycles.
  */
 #include "base/simd_fns.h"
 
