@@ -350,7 +350,7 @@ int main(int argc, char **argv) {
     if (argc > 2) budget = atof(argv[2]);
     own = &hdo__mm_portable;
 #ifdef HDO_HAVE_AVX2_BUILD
-    if (strcmp(hdo__simd()->name, "avx2") == 0) own = &hdo__mm_avx2;
+    if (hdo__simd()->avx2) own = &hdo__mm_avx2;
 #endif
     const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
     fprintf(stderr, "gemm: %s; conv: %s\n", k->gemm_name, k->conv_name);

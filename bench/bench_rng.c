@@ -90,21 +90,17 @@ static void measure(const char *name, void (*run)(work *w), work *w) {
 }
 
 int main(void) {
-    const hdo_simd *tables[2] = {&hdo__simd_portable, NULL};
-#ifdef HDO_HAVE_AVX2_BUILD
-    if (__builtin_cpu_supports("avx2")) tables[1] = &hdo__simd_avx2;
-#endif
     float *x = malloc(sizeof(float) * LONG), *y = malloc(sizeof(float) * LONG);
     if (x == NULL || y == NULL) {
         fprintf(stderr, "bench_rng: no memory for two vectors of %d floats\n", (int)LONG);
         return 1;
     }
     printf("bench,shape,backend,threads,reps,median_s,p10_s,p90_s,rate_M_per_s\n");
-    for (int k = 0; k < 2 && tables[k] != NULL; k++) {
+    for (int k = 0; hdo__simd_tables(k) != NULL; k++) {
         for (size_t b = 0; b < sizeof bench / sizeof bench[0]; b++) {
             const size_t shape[2] = {bench[b].small, LONG};
             for (int s = 0; s < 2; s++) {
-                work w = {tables[k], shape[s], x, y, 0};
+                work w = {hdo__simd_tables(k), shape[s], x, y, 0};
                 /* Ordinary values: bits left over from a run before would make some NaN or subnormal. */
                 w.t->rng_normal(stream(), 0, w.n, x);
                 w.t->rng_normal(stream(), w.n, w.n, y);

@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #undef HDO_HAVE_AVX2_BUILD /* one target: plain C */
+#undef HDO_HAVE_AVX512_BUILD
 
 #define float double
 #define sqrtf sqrt

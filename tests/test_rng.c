@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,12 +99,12 @@ static void make(const hdo_simd *t, int kind, hdo_stream s, uint64_t off, size_t
     }
 }
 
-/* NULL where this build or this machine has no second table. */
-static const hdo_simd *other_table(void) {
-#ifdef HDO_HAVE_AVX2_BUILD
-    if (__builtin_cpu_supports("avx2")) return &hdo__simd_avx2;
-#endif
-    return NULL;
+/* Every table this machine can run, the portable one first; says once what was left out. */
+static const hdo_simd *table(int i) {
+    static bool said;
+    if (hdo__simd_tables(2) == NULL && !said) print_message("no AVX-512 here: its table is not run\n");
+    said = true;
+    return hdo__simd_tables(i);
 }
 
 /* ---- generator --------------------------------------------------------------------------------------------------- */
@@ -151,17 +152,28 @@ static void test_rng_philox_matches_random123(void **state) {
 /* The layout written at the top of simd_rng.c, also far from the start and with every address field in use. */
 static void test_rng_bits_layout(void **state) {
     (void)state;
-    static const uint64_t starts[] = {0, 77, 1u << 20, 0x3fffff000u, (1ull << 34) - 300};
+    /* The last five meet block 2^32, where the counter begins again: behind the slice, between runs, inside one. */
+    static const uint64_t starts[] = {0,
+                                      77,
+                                      1u << 20,
+                                      0x3fffff000u,
+                                      (1ull << 34) - 300,
+                                      (1ull << 34) - 256,
+                                      (1ull << 34) - 160,
+                                      (1ull << 34) - 45,
+                                      (1ull << 34) - 32};
     for (size_t k = 0; k < sizeof starts / sizeof starts[0]; k++) {
         hdo_stream s = hdo__stream(0xfedcba9876543210u, HDO_RNG_TEST, 0xabcdef, 0x89abcdef, 0xdeadbeef);
         uint32_t got[300];
-        hdo__rng_bits(s, starts[k], 300, got);
-        for (uint64_t n = 0; n < 300; n++) {
-            uint64_t i = starts[k] + n;
-            uint32_t ctr[4] = {(uint32_t)(8 * (i / 32) + i % 8), s.sub, s.step, s.who};
-            uint32_t key[2] = {(uint32_t)s.seed, (uint32_t)(s.seed >> 32)}, out[4];
-            hdo__philox(ctr, key, out);
-            assert_int_equal(got[n], out[i % 32 / 8]);
+        for (int t = 0; table(t) != NULL; t++) {
+            table(t)->rng_bits(s, starts[k], 300, got);
+            for (uint64_t n = 0; n < 300; n++) {
+                uint64_t i = starts[k] + n;
+                uint32_t ctr[4] = {(uint32_t)(8 * (i / 32) + i % 8), s.sub, s.step, s.who};
+                uint32_t key[2] = {(uint32_t)s.seed, (uint32_t)(s.seed >> 32)}, out[4];
+                hdo__philox(ctr, key, out);
+                assert_int_equal(got[n], out[i % 32 / 8]);
+            }
         }
     }
 }
@@ -170,17 +182,16 @@ static void test_rng_slice_is_slice_of_whole(void **state) {
     (void)state;
     enum { N = 2000 };
     uint32_t whole[N], part[N + 2];
-    const hdo_simd *tables[2] = {&hdo__simd_portable, other_table()};
-    for (int t = 0; t < 2 && tables[t] != NULL; t++) {
+    for (int t = 0; table(t) != NULL; t++) {
         for (int kind = 0; kind < KINDS; kind++) {
-            make(tables[t], kind, stream(2), 0, N, whole);
+            make(table(t), kind, stream(2), 0, N, whole);
             for (uint64_t k = 0; k < 2000; k++) {
                 /* Half of the slices short, so that every head and tail occurs; the output starts at odd places. */
                 size_t off = hdo__rng_below(stream(3), 2 * k, N);
                 size_t most = k % 2 ? 70 : N;
                 size_t len = hdo__rng_below(stream(3), 2 * k + 1, (N - off < most ? N - off : most) + 1);
                 memset(part, 0x5a, sizeof part);
-                make(tables[t], kind, stream(2), off, len, part + 1);
+                make(table(t), kind, stream(2), off, len, part + 1);
                 assert_memory_equal(part + 1, whole + off, 4 * len);
                 assert_int_equal(part[0], 0x5a5a5a5a);
                 assert_int_equal(part[len + 1], 0x5a5a5a5a);
@@ -189,18 +200,31 @@ static void test_rng_slice_is_slice_of_whole(void **state) {
     }
 }
 
+/* Long runs, then every length up to two spans of the widest table from every place in a group. */
 static void test_rng_tables_agree(void **state) {
     (void)state;
-    const hdo_simd *other = other_table();
-    if (other == NULL) skip();
-    enum { N = 1 << 20 };
+    if (table(1) == NULL) skip();
+    enum { N = 1 << 20, SHORT = 150 };
     uint32_t *a = get(4 * N), *b = get(4 * N);
-    for (int kind = 0; kind < KINDS; kind++) {
-        for (uint64_t seed = 0; seed < 4; seed++) {
-            hdo_stream s = hdo__stream(seed * 0x123456789abcdefu, HDO_RNG_TEST, (uint32_t)seed, seed, 4);
-            make(&hdo__simd_portable, kind, s, 13 * seed, N, a);
-            make(other, kind, s, 13 * seed, N, b);
-            if (memcmp(a, b, 4 * N) != 0) fail_msg("%s differs for seed %u", kind_name[kind], (unsigned)seed);
+    for (int t = 1; table(t) != NULL; t++) {
+        for (int kind = 0; kind < KINDS; kind++) {
+            for (uint64_t seed = 0; seed < 4; seed++) {
+                hdo_stream s = hdo__stream(seed * 0x123456789abcdefu, HDO_RNG_TEST, (uint32_t)seed, seed, 4);
+                make(table(0), kind, s, 13 * seed, N, a);
+                make(table(t), kind, s, 13 * seed, N, b);
+                if (memcmp(a, b, 4 * N) == 0) continue;
+                fail_msg("%s of %s differs for seed %u", kind_name[kind], table(t)->name, (unsigned)seed);
+            }
+            make(table(0), kind, stream(2), 0, 64 + SHORT, a);
+            for (size_t off = 0; off < 64; off++) {
+                for (size_t len = 0; len <= SHORT; len++) {
+                    memset(b, 0x5a, 4 * (SHORT + 2));
+                    make(table(t), kind, stream(2), off, len, b + 1);
+                    assert_memory_equal(a + off, b + 1, 4 * len);
+                    assert_int_equal(b[0], 0x5a5a5a5a);
+                    assert_int_equal(b[len + 1], 0x5a5a5a5a);
+                }
+            }
         }
     }
     free(a);
@@ -272,14 +296,13 @@ static void test_rng_vec_matches_definition(void **state) {
     float x[VN + 1], y[VN + 1];
     rough(5, VN + 1, x);
     rough(6, VN + 1, y);
-    const hdo_simd *tables[2] = {&hdo__simd_portable, other_table()};
     vec_result *want = get(sizeof *want), *got = get(sizeof *got);
-    for (int t = 0; t < 2 && tables[t] != NULL; t++) {
+    for (int t = 0; table(t) != NULL; t++) {
         for (size_t n = 0; n <= VN; n += n < 80 ? 1 : 71) {
             memset(want, 0, sizeof *want);
             memset(got, 0, sizeof *got);
             vec_reference(n, x + 1, y, want); /* x at an odd address */
-            vec_run(tables[t], n, x + 1, y, got);
+            vec_run(table(t), n, x + 1, y, got);
             assert_memory_equal(want, got, sizeof *want);
         }
     }
@@ -357,6 +380,131 @@ static void test_rng_normal_accuracy(void **state) {
         double z0 = r * cos(x) * (a >> 31 ? -1 : 1), z1 = r * sin(x) * (a & 1 ? -1 : 1);
         assert_true(fabs((double)z[i] - z0) <= tol * r);
         assert_true(fabs((double)z[i + 8] - z1) <= tol * r);
+    }
+    free(w);
+    free(z);
+}
+
+/* The definition of a pair of normals (simd_rng.c), one operation at a time: volatile keeps a compiler from fusing. */
+static void normal_reference(uint32_t a, uint32_t b, float z[2]) {
+    volatile float u = (float)(0x80000000u - ((a & 0x7fffffffu) | 1u)), f, p, q, s;
+    int e = 0;
+    u = ldexpf(u, -31);
+    while (u < 0x1.555556p-1f) { /* 2/3 */
+        u = 2.0f * u;
+        e--;
+    }
+    f = u - 1.0f;
+    static const float c[4][2] = {{0x1.fffebap-1f, -2.0f},
+                                  {0x1.0048c2p-1f, -0x1.55613ep-1f},
+                                  {0x1.4a72b0p-2f, -0x1.9544e0p-2f},
+                                  {0x1.54431ep-2f, -0x1.5fa1bcp-2f}};
+    volatile float l[4], f2 = f * f, f4 = f2 * f2;
+    for (int k = 0; k < 4; k++) {
+        p = f * c[k][0];
+        l[k] = p + c[k][1];
+    }
+    p = f2 * l[1];
+    q = l[0] + p;
+    p = f2 * l[3];
+    s = l[2] + p;
+    p = f4 * s;
+    q = q + p;
+    p = f * q;
+    q = (float)e * -0x1.62e430p+0f;
+    s = q + p;
+    volatile float r = sqrtf(s);
+    static const float w[2][4] = {{-0x1.bea56ap-3f, 0x1.6a09e6p-1f, -0x1.d9011cp-13f, 0x1.6f40fap-7f},
+                                  {-0x1.d3ba66p-5f, 0x1.1c5832p-1f, -0x1.abab2ep-16f, 0x1.cd9748p-10f}};
+    volatile float x = (float)(int32_t)b, part[2];
+    x = ldexpf(x, -31);
+    volatile float y = x * x, y2 = y * y;
+    for (int k = 0; k < 2; k++) {
+        p = y * w[k][0];
+        q = p + w[k][1];
+        p = y * w[k][2];
+        s = p + w[k][3];
+        p = y2 * s;
+        part[k] = q + p;
+    }
+    part[1] = part[1] * x;
+    p = part[0] - part[1];
+    q = part[0] + part[1];
+    z[0] = (a >> 31 ? -r : r) * p;
+    z[1] = (a & 1 ? -r : r) * q;
+}
+
+/* The counter that Philox turns into out: a multiplication by an odd number is undone by its inverse modulo 2^32. */
+static void philox_inverse(const uint32_t out[4], const uint32_t key[2], uint32_t ctr[4]) {
+    uint32_t inv[2] = {1, 1};
+    static const uint32_t m[2] = {0xd2511f53u, 0xcd9e8d57u};
+    for (int k = 0; k < 2; k++) {
+        for (int turn = 0; turn < 6; turn++) inv[k] *= 2u - m[k] * inv[k]; /* Newton: bits that are right double */
+    }
+    memcpy(ctr, out, 16);
+    for (uint32_t r = 10; r-- > 0;) {
+        uint32_t c0 = ctr[3] * inv[0], c2 = ctr[1] * inv[1];
+        uint32_t c1 = ctr[0] ^ (uint32_t)((uint64_t)c2 * m[1] >> 32) ^ (key[0] + r * 0x9e3779b9u);
+        uint32_t c3 = ctr[2] ^ (uint32_t)((uint64_t)c0 * m[0] >> 32) ^ (key[1] + r * 0xbb67ae85u);
+        ctr[0] = c0;
+        ctr[1] = c1;
+        ctr[2] = c2;
+        ctr[3] = c3;
+    }
+}
+
+/* Every table at the words where something changes: u next to 0 and 1, u rounding to 1, mantissas around 2/3 and around
+ * powers of two, angles at the ends and at 0. A block that holds such words is found by running Philox backwards. */
+static void test_rng_normal_extreme_words(void **state) {
+    (void)state;
+    static const uint32_t edge[] = {
+        0,           1,           2,           3,           0x3fu,       0x40u,       0x7fu,       0x80u,
+        0xffu,       0x100u,      0x1ffu,      0x2aaaaaa9u, 0x2aaaaaaau, 0x2aaaaaabu, 0x2aaaaa80u, 0x2aaaaabfu,
+        0x2aaaaac0u, 0x2aaaaad5u, 0x3fffffffu, 0x40000000u, 0x40000001u, 0x55555554u, 0x55555555u, 0x55555556u,
+        0x6aaaaaaau, 0x7fffff00u, 0x7fffffc0u, 0x7ffffffcu, 0x7ffffffdu, 0x7ffffffeu, 0x7fffffffu};
+    enum { EDGES = sizeof edge / sizeof edge[0], ALL = 2 * EDGES };
+    hdo_stream s = stream(0);
+    const uint32_t key[2] = {(uint32_t)s.seed, (uint32_t)(s.seed >> 32)};
+    for (uint32_t i = 0; i < ALL; i++) {
+        for (uint32_t k = 0; k < ALL; k++) {
+            uint32_t a = edge[i % EDGES] | (i / EDGES) << 31, b = edge[k % EDGES] | (k / EDGES) << 31;
+            const uint32_t out[4] = {a, b, ~a, b ^ 0x80000000u};
+            uint32_t ctr[4];
+            float want[4];
+            philox_inverse(out, key, ctr);
+            s.sub = ctr[1];
+            s.step = ctr[2];
+            s.who = ctr[3];
+            normal_reference(out[0], out[1], want);
+            normal_reference(out[2], out[3], want + 2);
+            for (int t = 0; table(t) != NULL; t++) {
+                for (uint32_t q = 0; q < 4; q++) {
+                    float got;
+                    table(t)->rng_normal(s, (uint64_t)(ctr[0] / 8) * 32 + 8 * q + ctr[0] % 8, 1, &got);
+                    if (memcmp(&got, &want[q], 4) == 0) continue;
+                    fail_msg("%s, words %08x %08x, row %u: %a, not %a", table(t)->name, a, b, q, (double)got,
+                             (double)want[q]);
+                }
+            }
+        }
+    }
+}
+
+static void test_rng_normal_matches_definition(void **state) {
+    (void)state;
+    enum { N = 1 << 18 };
+    uint32_t *w = get(4 * N);
+    float *z = get(4 * N);
+    for (int t = 0; table(t) != NULL; t++) {
+        table(t)->rng_bits(stream(8), 0, N, w);
+        table(t)->rng_normal(stream(8), 0, N, z);
+        for (size_t i = 0; i < N; i++) {
+            if (i % 16 >= 8) continue; /* rows 0 and 2 name the pair */
+            float want[2];
+            normal_reference(w[i], w[i + 8], want);
+            assert_memory_equal(&z[i], &want[0], 4);
+            assert_memory_equal(&z[i + 8], &want[1], 4);
+        }
     }
     free(w);
     free(z);
@@ -682,7 +830,7 @@ static void test_rng_perm_differs_with_key(void **state) {
 
 /* ---- stored bits ------------------------------------------------------------------------------------------------- */
 
-/* A change of any of these changes every run ever recorded. The constants were made by gcc 12 -O3; -O0, clang and both
+/* A change of any of these changes every run ever recorded. The constants were made by gcc 12 -O3; -O0, clang and all
  * tables give the same. */
 static void test_rng_golden_bits(void **state) {
     (void)state;
@@ -690,14 +838,13 @@ static void test_rng_golden_bits(void **state) {
     static const uint64_t want[KINDS] = {0x354d4a1dacce70adu, 0x330ab70887e26a57u, 0xa4896ac42c73bd84u,
                                          0x74be61ad0808e725u};
     uint32_t *out = get(4 * N);
-    const hdo_simd *tables[2] = {&hdo__simd_portable, other_table()};
     hdo_stream s = hdo__stream(42, HDO_RNG_TEST, 0, 0, 0);
-    for (int t = 0; t < 2 && tables[t] != NULL; t++) {
+    for (int t = 0; table(t) != NULL; t++) {
         for (int kind = 0; kind < KINDS; kind++) {
-            make(tables[t], kind, s, 0, N, out);
+            make(table(t), kind, s, 0, N, out);
             uint64_t h = fnv_words(out, N);
             if (h == want[kind]) continue;
-            fail_msg("%s of %s: 0x%016llx", kind_name[kind], tables[t]->name, (unsigned long long)h);
+            fail_msg("%s of %s: 0x%016llx", kind_name[kind], table(t)->name, (unsigned long long)h);
         }
     }
     free(out);
@@ -730,6 +877,8 @@ int main(void) {
         cmocka_unit_test(test_rng_vec_average_is_symmetric),
         cmocka_unit_test(test_rng_normal_moments_tails_and_cdf),
         cmocka_unit_test(test_rng_normal_accuracy),
+        cmocka_unit_test(test_rng_normal_matches_definition),
+        cmocka_unit_test(test_rng_normal_extreme_words),
         cmocka_unit_test(test_rng_streams_are_independent),
         cmocka_unit_test(test_rng_uniform_is_open_and_flat),
         cmocka_unit_test(test_rng_double_is_flat),

@@ -5,14 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const hdo_simd *choose(void) {
+const hdo_simd *hdo__simd_tables(int i) {
 #ifdef HDO_HAVE_AVX2_BUILD
-    const char *want = getenv("HDO_SIMD");
-    if (want != NULL && strcmp(want, "portable") == 0) return &hdo__simd_portable;
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &hdo__simd_avx2;
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (i == 1 && avx2) return &hdo__simd_avx2;
+#ifdef HDO_HAVE_AVX512_BUILD
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    if (i == 2 && avx2 && avx512) return &hdo__simd_avx512;
 #endif
-    return &hdo__simd_portable;
+#endif
+    return i == 0 ? &hdo__simd_portable : NULL;
+}
+
+static const hdo_simd *choose(void) {
+    const char *want = getenv("HDO_SIMD");
+    const hdo_simd *best = NULL;
+    for (int i = 0; hdo__simd_tables(i) != NULL; i++) {
+        best = hdo__simd_tables(i);
+        if (want != NULL && strcmp(want, best->name) == 0) break;
+    }
+    return best;
 }
 
 const hdo_simd *hdo__simd(void) {

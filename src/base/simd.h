@@ -4,12 +4,17 @@
  *
  * A file named simd_*.c is compiled for every target in meson.build with HDO_ISA set to the target's name; it defines
  * its entry points as HDO_ISA_FN(name) and one `const` table of them. The table for this machine comes from
- * hdo__simd(). Setting the environment variable HDO_SIMD=portable before the first call selects the portable table:
- * tests use it to show that the bits do not depend on the path.
+ * hdo__simd(). The environment variable HDO_SIMD (portable, avx2, avx512), set before the first call, asks for a table
+ * other than the best: tests use it to show that the bits do not depend on the path. What the machine cannot run is
+ * not chosen, whatever is asked for.
+ *
+ * AVX-512 has random numbers of its own. Flat vectors are those of AVX2, as fast in the caches and from memory, and so
+ * are the kernels of networks, which ask `avx2` instead of having a third table.
  */
 #ifndef HDO_BASE_SIMD_H
 #define HDO_BASE_SIMD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +25,8 @@
 #define HDO_ISA_FN(name) HDO_CAT(name, HDO_ISA)
 
 typedef struct hdo_simd {
-    const char *name; /* "portable", "avx2" */
+    const char *name; /* "portable", "avx2", "avx512" */
+    bool avx2;        /* kernels built for AVX2 may be used beside this table */
 
     /* Random numbers: see rng.h. */
     void (*rng_bits)(hdo_stream s, uint64_t off, size_t len, uint32_t *out);
@@ -45,8 +51,14 @@ extern const hdo_simd hdo__simd_portable;
 #ifdef HDO_HAVE_AVX2_BUILD
 extern const hdo_simd hdo__simd_avx2;
 #endif
+#ifdef HDO_HAVE_AVX512_BUILD
+extern const hdo_simd hdo__simd_avx512;
+#endif
 
-/* The best table this machine can run. Constant for the life of the process. */
+/* The tables this machine can run, portable first, better ones after; NULL behind the last. */
+const hdo_simd *hdo__simd_tables(int i);
+
+/* The best of them, or what HDO_SIMD asks for. Constant for the life of the process. */
 const hdo_simd *hdo__simd(void);
 
 #endif

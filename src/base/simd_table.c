@@ -6,17 +6,20 @@
 
 const hdo_simd HDO_CAT(hdo__simd, HDO_ISA) = {
     .name = NAME_STR(HDO_ISA),
+#ifdef __AVX2__
+    .avx2 = true,
+#endif
     .rng_bits = HDO_ISA_FN(rng_bits),
     .rng_uniform = HDO_ISA_FN(rng_uniform),
     .rng_normal = HDO_ISA_FN(rng_normal),
     .rng_rademacher = HDO_ISA_FN(rng_rademacher),
-    .axpy = HDO_ISA_FN(axpy),
-    .axpby = HDO_ISA_FN(axpby),
-    .scale = HDO_ISA_FN(scale),
-    .average = HDO_ISA_FN(average),
-    .dot = HDO_ISA_FN(dot),
-    .sumsq = HDO_ISA_FN(sumsq),
-    .distsq = HDO_ISA_FN(distsq),
-    .accumulate = HDO_ISA_FN(accumulate),
-    .pixels = HDO_ISA_FN(pixels),
+    .axpy = HDO_VEC_FN(axpy),
+    .axpby = HDO_VEC_FN(axpby),
+    .scale = HDO_VEC_FN(scale),
+    .average = HDO_VEC_FN(average),
+    .dot = HDO_VEC_FN(dot),
+    .sumsq = HDO_VEC_FN(sumsq),
+    .distsq = HDO_VEC_FN(distsq),
+    .accumulate = HDO_VEC_FN(accumulate),
+    .pixels = HDO_VEC_FN(pixels),
 };

@@ -119,8 +119,19 @@ void HDO_ISA_FN(accumulate)(size_t n, const float *x, double *sum) {
 
 typedef enum sum_kind { DOT, DISTSQ } sum_kind;
 
-/* k is a constant at every call. The product of two floats is exact in double, so for DOT the order of the additions is
- * the whole story; DISTSQ rounds the difference and its square as well. */
+/* acc + p q for p, q that were floats: their product is exact in double, so a fused multiply-add rounds where the two
+ * steps round and nowhere else. It takes the addition off the pipes that also convert (Zen 4, L1: dot 0.39 to 0.27
+ * cycles an element; sumsq stays at 0.25, one addition after the other in each lane). */
+HDO_INLINE f64v add_exact(f64v acc, f64v p, f64v q) {
+#if defined(__AVX2__) && defined(__FMA__)
+    return (f64v)_mm256_fmadd_pd((__m256d)p, (__m256d)q, (__m256d)acc);
+#else
+    return acc + p * q;
+#endif
+}
+
+/* k is a constant at every call. For DOT the order of the additions is the whole story; DISTSQ rounds the difference
+ * and its square as well. */
 HDO_INLINE double sum(sum_kind k, size_t n, const float *x, const float *y) {
     f64v acc[SUM_VECS];
     for (int v = 0; v < SUM_VECS; v++) acc[v] = (f64v){0};
@@ -129,8 +140,8 @@ HDO_INLINE double sum(sum_kind k, size_t n, const float *x, const float *y) {
 #pragma GCC unroll 8
         for (int v = 0; v < SUM_VECS; v++) {
             f64v p = load_wide(x + i + v * DL), q = load_wide(y + i + v * DL);
-            if (k == DISTSQ) p = q = p - q;
-            acc[v] = acc[v] + p * q;
+            if (k == DOT) acc[v] = add_exact(acc[v], p, q);
+            if (k == DISTSQ) acc[v] = acc[v] + (p - q) * (p - q);
         }
     }
     double lane[SUM_LANES];

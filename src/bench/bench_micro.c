@@ -84,7 +84,7 @@ static void limit_row(hdo_bench *b, const char *name, int threads, job *j, hdo_b
 void hdo__bench_limits(hdo_bench *b) {
     job j = {.limits = &hdo__limits_portable, .n = L1_NORMALS};
 #ifdef HDO_HAVE_AVX2_BUILD
-    if (strcmp(hdo__simd()->name, "avx2") == 0) j.limits = &hdo__limits_avx2;
+    if (hdo__simd()->avx2) j.limits = &hdo__limits_avx2;
 #endif
     hdo_bench_case c = {.name = "limit"};
     j.a = numbers(&j, TRIAD_FLOATS), j.b = numbers(&j, TRIAD_FLOATS), j.c = numbers(&j, TRIAD_FLOATS);

@@ -52,7 +52,7 @@ static void make_auto(void) {
     const hdo_attn_simd *attn = &hdo__attn_portable;
     own = &hdo__mm_portable;
 #ifdef HDO_HAVE_AVX2_BUILD
-    if (strcmp(hdo__simd()->name, "avx2") == 0) {
+    if (hdo__simd()->avx2) {
         own = &hdo__mm_avx2;
         attn = &hdo__attn_avx2;
     }

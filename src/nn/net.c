@@ -16,7 +16,7 @@ hdo_net *hdo__net_create(const hdo_kernels *k, int C, int H, int W, int vocab, i
     net->k = k;
     net->v = &hdo__nn_portable;
 #ifdef HDO_HAVE_AVX2_BUILD
-    if (strcmp(k->name, "ref") != 0 && strcmp(hdo__simd()->name, "avx2") == 0) net->v = &hdo__nn_avx2;
+    if (strcmp(k->name, "ref") != 0 && hdo__simd()->avx2) net->v = &hdo__nn_avx2;
 #endif
     net->vocab = vocab;
     net->classes = classes;
