@@ -17,7 +17,8 @@
  * fixed pool. A caller has a plan for itself while it runs; the scratch is the caller's arena.
  *
  * HDO_ONEDNN in the environment names another library file, or is "none". Both API generations are served: in 2.x
- * memory descriptors are values and convolutions have descriptors, in 3.x memory descriptors are handles.
+ * memory descriptors are values and convolutions have descriptors, in 3.x memory descriptors are handles (compiled
+ * against its declarations, not run).
  */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #include <stdio.h>
