@@ -16,12 +16,12 @@
 #include "base/simd.h"
 #include "hdo/config.h"
 #include "kernels/mm.h"
-#ifdef HDO_HAVE_ONEDNN
+#ifdef HDO_BENCH_ONEDNN
 #include <dnnl.h>
 #endif
 
 #define MAX_REPS 2000
-#define MAX_BACKENDS 4
+#define MAX_BACKENDS 5
 
 static const char *filter = "";
 static double budget = 0.3;
@@ -132,10 +132,11 @@ static void bench_gemm(bool ta, bool tb, int M, int N, int K) {
 typedef struct conv_case {
     hdo_conv c;
     const hdo_kernels *ref, *fast;
+    const hdo_mm_simd *ours;
     float *x, *w, *y; /* y also plays dy, and the gradients have their own arrays: nothing decays to zero */
     float *dx, *dw, *out, *bias;
     hdo_arena a;
-#ifdef HDO_HAVE_ONEDNN
+#ifdef HDO_BENCH_ONEDNN
     dnnl_primitive_t prim[3];
     dnnl_exec_arg_t args[3][3];
     dnnl_primitive_t reorder[3][3]; /* from or to the plain layout; NULL: oneDNN uses it as it is */
@@ -159,8 +160,9 @@ typedef struct conv_case {
     }
 CONV_CALLS(ref)
 CONV_CALLS(fast)
+CONV_CALLS(ours)
 
-#if defined HDO_HAVE_ONEDNN && DNNL_VERSION_MAJOR == 2
+#if defined HDO_BENCH_ONEDNN && DNNL_VERSION_MAJOR == 2
 /* oneDNN twice: onednn_blocked in the layouts it likes best, reorders not counted (the strongest opponent, not a
  * drop-in one), and onednn_plain with the reorders from and to our NCHW and OIHW arrays: what it would cost here. */
 static dnnl_engine_t engine;
@@ -303,6 +305,7 @@ static void bench_conv(const char *net, int B, int C, int side, int O, int k, in
     size_t ny = (size_t)B * (size_t)O * (size_t)c->Ho * (size_t)c->Wo;
     q.ref = hdo__kernels(HDO_KERNELS_REF);
     q.fast = hdo__kernels(HDO_KERNELS_AUTO);
+    q.ours = own;
     q.x = randoms(nx), q.w = randoms(nw), q.y = randoms(ny), q.bias = randoms((size_t)O);
     q.dx = randoms(nx), q.dw = randoms(nw), q.out = randoms(ny);
     if (hdo__arena_init(&q.a, q.fast->conv_work(c)) != HDO_OK) abort();
@@ -316,9 +319,9 @@ static void bench_conv(const char *net, int B, int C, int side, int O, int k, in
 #else
 #define DNN(pass)
 #endif
-    const backend fwd[] = {{"own", fast_fwd, 0} DNN(fwd), {"ref", ref_fwd, 1}};
-    const backend bx[] = {{"own", fast_bwd_x, 0} DNN(bwd_x), {"ref", ref_bwd_x, 1}};
-    const backend bw[] = {{"own", fast_bwd_w, 0} DNN(bwd_w), {"ref", ref_bwd_w, 1}};
+    const backend fwd[] = {{"own", ours_fwd, 0}, {"auto", fast_fwd, 0} DNN(fwd), {"ref", ref_fwd, 1}};
+    const backend bx[] = {{"own", ours_bwd_x, 0}, {"auto", fast_bwd_x, 0} DNN(bwd_x), {"ref", ref_bwd_x, 1}};
+    const backend bw[] = {{"own", ours_bwd_w, 0}, {"auto", fast_bwd_w, 0} DNN(bwd_w), {"ref", ref_bwd_w, 1}};
     int count = (int)(sizeof fwd / sizeof fwd[0]) - (getenv("HDO_BENCH_NO_REF") != NULL);
     measure("conv_fwd", shape, fwd, count, &q, flops);
     measure("conv_bwd_x", shape, bx, count, &q, flops);
@@ -353,7 +356,9 @@ int main(int argc, char **argv) {
     if (hdo__simd()->avx2) own = &hdo__mm_avx2;
 #endif
     const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
-    fprintf(stderr, "gemm: %s; conv: %s\n", k->gemm_name, k->conv_name);
+    char conv[160];
+    hdo__conv_name(k, true, conv, sizeof conv);
+    fprintf(stderr, "gemm: %s; conv: %s\n", k->gemm_name, conv);
 #ifdef HAVE_DNN
     need(dnnl_engine_create(&engine, dnnl_cpu, 0), "engine (set OMP_NUM_THREADS=1)");
 #endif
@@ -384,5 +389,6 @@ int main(int argc, char **argv) {
     bench_conv("c3", 32, 3, 32, 16, 3, 1, 1);
     bench_resnet18(10);
     bench_resnet18(50);
+    bench_resnet18(256);
     return 0;
 }

@@ -2,7 +2,8 @@
  *
  * The two kernel tables. "ref" is plain C throughout. "auto" starts as "ref"; every entry is then replaced by the best
  * implementation this build and this machine have: our vector kernels for the instruction set that base/simd.h chose
- * (so HDO_SIMD=portable applies here too), and a BLAS library for the products where it wins.
+ * (so HDO_SIMD=portable applies here too), a BLAS library for the products where it wins, and oneDNN for the
+ * convolutions where it does.
  */
 #include "kernels/kernels.h"
 
@@ -48,17 +49,38 @@ static void gemm_auto(bool ta, bool tb, int M, int N, int K, float alpha, const 
         hdo__blas_gemm(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
 }
 
+/* oneDNN's entries were measured without a bias: with one, and for its gradient, our kernels serve. */
+static size_t conv_work_auto(const hdo_conv *c) {
+    size_t most = own->conv_work(c);
+    for (int pass = HDO_CONV_FWD; pass <= HDO_CONV_BWD_W; pass++) {
+        size_t work = hdo__onednn_work(pass, c);
+        most = work > most ? work : most;
+    }
+    return most;
+}
+static void conv_fwd_auto(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
+                          hdo_arena *a) {
+    if (bias != NULL || !hdo__onednn_conv(HDO_CONV_FWD, c, x, w, y, a)) own->conv_fwd(c, x, w, bias, y, a);
+}
+static void conv_bwd_x_auto(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a) {
+    if (!hdo__onednn_conv(HDO_CONV_BWD_X, c, dx, w, dy, a)) own->conv_bwd_x(c, dy, w, dx, a);
+}
+static void conv_bwd_w_auto(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a) {
+    if (db != NULL || !hdo__onednn_conv(HDO_CONV_BWD_W, c, x, dw, dy, a)) own->conv_bwd_w(c, x, dy, dw, db, a);
+}
+
 static void make_auto(void) {
     const hdo_attn_simd *attn = &hdo__attn_portable;
+    k_auto = k_ref;
+    k_auto.name = "auto";
     own = &hdo__mm_portable;
 #ifdef HDO_HAVE_AVX2_BUILD
     if (hdo__simd()->avx2) {
         own = &hdo__mm_avx2;
+        k_auto.onednn = true; /* compared with this table only, and off where HDO_SIMD says portable */
         attn = &hdo__attn_avx2;
     }
 #endif
-    k_auto = k_ref;
-    k_auto.name = "auto";
     char blas[160];
     k_auto.blas = hdo__blas_open(blas, sizeof blas);
     k_auto.gemm = k_auto.blas ? gemm_auto : own->gemm;
@@ -68,10 +90,10 @@ static void make_auto(void) {
     } else {
         snprintf(gemm_name, sizeof gemm_name, "none found; own %s", own->name);
     }
-    k_auto.conv_work = own->conv_work;
-    k_auto.conv_fwd = own->conv_fwd;
-    k_auto.conv_bwd_x = own->conv_bwd_x;
-    k_auto.conv_bwd_w = own->conv_bwd_w;
+    k_auto.conv_work = k_auto.onednn ? conv_work_auto : own->conv_work;
+    k_auto.conv_fwd = k_auto.onednn ? conv_fwd_auto : own->conv_fwd;
+    k_auto.conv_bwd_x = k_auto.onednn ? conv_bwd_x_auto : own->conv_bwd_x;
+    k_auto.conv_bwd_w = k_auto.onednn ? conv_bwd_w_auto : own->conv_bwd_w;
     snprintf(conv_name, sizeof conv_name, "own %s (direct, Winograd, implicit GEMM)", own->name);
     k_auto.gemm_name = gemm_name;
     k_auto.conv_name = conv_name;
@@ -87,4 +109,9 @@ const hdo_kernels *hdo__kernels(int which) {
     if (which == HDO_KERNELS_REF) return &k_ref;
     pthread_once(&once, make_auto);
     return &k_auto;
+}
+
+void hdo__conv_name(const hdo_kernels *k, bool load, char *out, size_t cap) {
+    const char *library = k->onednn ? hdo__onednn_name(load) : NULL;
+    snprintf(out, cap, "%s%s%s", k->conv_name, library != NULL ? "; " : "", library != NULL ? library : "");
 }

@@ -46,7 +46,8 @@ typedef struct hdo_kernels {
     const char *name;      /* "ref", "auto" */
     const char *gemm_name; /* "plain C", "OpenBLAS ..." : for hdo doctor */
     bool blas;             /* a BLAS library was found */
-    const char *conv_name;
+    const char *conv_name; /* our own; hdo__conv_name says more */
+    bool onednn;           /* a library may serve some convolutions */
 
     /* C (M, N) = alpha op(A) op(B) + beta C, row-major; ta: A is stored (K, M). */
     void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
@@ -77,5 +78,8 @@ typedef struct hdo_kernels {
 } hdo_kernels;
 
 const hdo_kernels *hdo__kernels(int which); /* HDO_KERNELS_AUTO or HDO_KERNELS_REF */
+
+/* Who does convolutions; a library only if it is loaded already, or can be and `load` asks for it. */
+void hdo__conv_name(const hdo_kernels *k, bool load, char *out, size_t cap);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products and convolutions behind kernels.h: the reference (k_ref.c), the library (k_blas.c) and our own vector
- * kernels (simd_gemm.c, simd_conv.c, simd_wino.c, simd_igemm.c, one table per instruction set, see base/simd.h).
+ * Matrix products and convolutions behind kernels.h: the reference (k_ref.c), the libraries (k_blas.c, k_onednn.c) and
+ * our own vector kernels (simd_gemm.c, simd_conv.c, simd_wino.c, simd_igemm.c, one table per instruction set, see
+ * base/simd.h).
  *
  * The bits of a result depend on the path (fused or separate multiply-add, order of summation), never on the alignment
  * of the arguments, on the number of threads or on what other threads do. With our kernels a sample's result of a
@@ -27,6 +28,17 @@ bool hdo__blas_open(char *name, size_t cap);
 bool hdo__blas_small(void);
 void hdo__blas_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
                     int ldb, float beta, float *C, int ldc);
+
+/* Convolutions by oneDNN where it wins (k_onednn.c). Nothing is loaded before a geometry of its list is asked for. */
+enum { HDO_CONV_FWD, HDO_CONV_BWD_X, HDO_CONV_BWD_W };
+size_t hdo__onednn_work(int pass, const hdo_conv *c); /* scratch bytes; 0 where ours serve */
+/* One of x, w, y is written: y by the forward pass, x (as dx) by bwd_x, w (as dw) by bwd_w. False: not done, and which
+ * of the two happens depends on the geometry of the whole layer and on the machine only. */
+bool hdo__onednn_conv(int pass, const hdo_conv *c, const float *x, const float *w, const float *y, hdo_arena *a);
+/* What it does here, for people: NULL if it is not used, or (load = false) not loaded so far. */
+const char *hdo__onednn_name(bool load);
+/* For tests: the pass and the geometry (one sample) of entry i of what is used; false past the last. */
+bool hdo__onednn_entry(int i, int *pass, hdo_conv *c);
 
 /* Our own vector kernels. conv_*: any convolution; small ones go to direct kernels, 3 x 3 with many channels to
  * Winograd kernels, the rest to an implicit matrix product. */

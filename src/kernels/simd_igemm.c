@@ -10,7 +10,8 @@
  *
  * Tried and dropped: copies of the weights, transposed or with dead taps removed (at batch 10 the copy cost as much as
  * the product); oneDNN with the reorders our plain layout needs (bench_kernels, onednn_plain, ResNet-18 at batch 10: in
- * sum slower in all three passes; faster on the stem, by 1.4, and on the first stage, by up to 1.25 with AVX2).
+ * sum slower in all three passes; faster on the stem, by 1.4, and on the first stage, by up to 1.25 with AVX2;
+ * k_onednn.c has the few it does).
  */
 #include "kernels/simd_igemm.h"
 

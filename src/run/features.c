@@ -39,7 +39,8 @@ int hdo_features(hdo_feature *out, int cap) {
 #endif
     const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
     add(out, cap, &n, "blas", k->blas, k->gemm_name, "fast matrix products");
-    add(out, cap, &n, "convolutions", true, k->conv_name, "convolutional networks");
+    hdo__conv_name(k, true, text, sizeof text);
+    add(out, cap, &n, "convolutions", true, text, "convolutional networks");
 #ifdef HDO_HAVE_ZLIB
     add(out, cap, &n, "zlib", true, "built in", "reading .gz data files");
 #else

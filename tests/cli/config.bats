@@ -37,6 +37,13 @@ load helper
     [ "$("$HDO" --version)" = "$("$HDO" version)" ]
 }
 
+@test "doctor says who does convolutions; HDO_ONEDNN=none leaves them to us" {
+    run "$HDO" doctor; [ "$status" -eq 0 ]; [[ "$output" == *"convolutions   own "* ]]
+    HDO_ONEDNN=none run "$HDO" doctor; [ "$status" -eq 0 ]
+    [[ "$output" == *"convolutions   own "* ]] && [[ "$output" != *"oneDNN"* ]]
+    HDO_ONEDNN=libnosuch.so run "$HDO" doctor; [ "$status" -eq 0 ]; [[ "$output" != *"oneDNN"* ]]
+}
+
 @test "plot draws runs and groups of seeds" {
     "$HDO" run demo $small --seeds 0-1 -o group
     "$HDO" run demo $small --population 2fo -o single
