@@ -134,7 +134,7 @@ typedef struct conv_case {
     const hdo_kernels *ref, *fast;
     const hdo_mm_simd *ours;
     float *x, *w, *y; /* y also plays dy, and the gradients have their own arrays: nothing decays to zero */
-    float *dx, *dw, *out, *bias;
+    float *dx, *dw, *out;
     hdo_arena a;
 #ifdef HDO_BENCH_ONEDNN
     dnnl_primitive_t prim[3];
@@ -148,7 +148,7 @@ typedef struct conv_case {
 #define CONV_CALLS(who)                                                                                                \
     static void who##_fwd(void *p) {                                                                                   \
         conv_case *k = p;                                                                                              \
-        k->who->conv_fwd(&k->c, k->x, k->w, k->bias, k->out, &k->a);                                                   \
+        k->who->conv_fwd(&k->c, k->x, k->w, NULL, k->out, &k->a);                                                      \
     }                                                                                                                  \
     static void who##_bwd_x(void *p) {                                                                                 \
         conv_case *k = p;                                                                                              \
@@ -306,7 +306,7 @@ static void bench_conv(const char *net, int B, int C, int side, int O, int k, in
     q.ref = hdo__kernels(HDO_KERNELS_REF);
     q.fast = hdo__kernels(HDO_KERNELS_AUTO);
     q.ours = own;
-    q.x = randoms(nx), q.w = randoms(nw), q.y = randoms(ny), q.bias = randoms((size_t)O);
+    q.x = randoms(nx), q.w = randoms(nw), q.y = randoms(ny);
     q.dx = randoms(nx), q.dw = randoms(nw), q.out = randoms(ny);
     if (hdo__arena_init(&q.a, q.fast->conv_work(c)) != HDO_OK) abort();
     double flops = 2.0 * B * O * c->Ho * c->Wo * C * k * k;
@@ -330,7 +330,7 @@ static void bench_conv(const char *net, int B, int C, int side, int O, int k, in
     dnn_free(&q);
 #endif
     hdo__arena_clear(&q.a);
-    hdo__free(q.x), hdo__free(q.w), hdo__free(q.y), hdo__free(q.bias);
+    hdo__free(q.x), hdo__free(q.w), hdo__free(q.y);
     hdo__free(q.dx), hdo__free(q.dw), hdo__free(q.out);
 }
 
