@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Causal attention, exp and GELU: the reference (k_ref_attn.c) and the vector kernels (simd_attn.c, one table per
- * instruction set, see base/simd.h). The meaning of every entry is in kernels.h.
+ * Causal attention, exp and GELU: the reference (k_ref_attn.c) and the vector kernels (simd_attn.c, simd_exp.c, one
+ * table per instruction set, see base/simd.h). The meaning of every entry is in kernels.h.
  */
 #ifndef HDO_KERNELS_ATTN_H
 #define HDO_KERNELS_ATTN_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Causal attention for tiny heads (head size 1, 2, 4 or 8), exp and GELU; compiled once per instruction set.
+ * Causal attention for tiny heads (head size 1, 2, 4 or 8); compiled once per instruction set.
  *
  * Why by hand. With head size 2 a score costs two multiply-adds but its weight costs an exponential: a matrix product
  * followed by a softmax spends its time moving score matrices and calling exp. Here nothing of size T x T exists. One
@@ -29,18 +29,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/simd_fns.h"
-#include "kernels/attn.h"
+#include "kernels/simd_lanes.h"
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
-#define VB HDO_VEC_BYTES
-#define W (VB / 4) /* lanes */
-#define NR 2       /* queries at a time; divides W, so that the rows of a group end in the same vector of keys */
+#define NR 2 /* queries at a time; divides W, so that the rows of a group end in the same vector of keys */
 #define MAX_HS 8
 
 /* A function that becomes one piece of code per head size: HS, DROP, ... are constants where it ends up. Sanitizers get
@@ -87,76 +78,7 @@
         statement;                                                                                                     \
     }
 
-typedef float f32v __attribute__((vector_size(VB)));
-typedef uint32_t u32v __attribute__((vector_size(VB)));
-typedef int32_t i32v __attribute__((vector_size(VB)));
-typedef float f32u __attribute__((vector_size(VB), aligned(4), may_alias)); /* for loads and stores at any address */
 typedef uint16_t u16a __attribute__((may_alias)); /* the numbers of the mask inside their words */
-typedef uint32_t u32u __attribute__((vector_size(VB), aligned(4), may_alias));
-
-/* ---- vector operations ------------------------------------------------------------------------------------------- */
-
-HDO_INLINE f32v load(const float *p) {
-    return *(const f32u *)p;
-}
-HDO_INLINE void store(float *p, f32v v) {
-    *(f32u *)p = v;
-}
-HDO_INLINE f32v splat(float x) {
-    return x - (f32v){0};
-} /* x + 0 is not x for x = -0: that would stay an addition */
-HDO_INLINE f32v and_mask(f32v a, u32v m) {
-    return (f32v)((u32v)a & m);
-}
-
-/* The library is compiled without contraction, so a fused multiply-add has to be asked for. */
-HDO_INLINE f32v fma_(f32v a, f32v b, f32v c) {
-#if defined(__AVX2__)
-    return (f32v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#else
-    return a * b + c;
-#endif
-}
-HDO_INLINE f32v fnma_(f32v a, f32v b, f32v c) { /* c - a b */
-#if defined(__AVX2__)
-    return (f32v)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#else
-    return c - a * b;
-#endif
-}
-
-/* Both give b when either is not a number: pass the data as b. */
-HDO_INLINE f32v max_(f32v a, f32v b) {
-#if defined(__AVX2__)
-    return (f32v)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__SSE2__)
-    return (f32v)_mm_max_ps((__m128)a, (__m128)b);
-#else
-    u32v m = (u32v)(a > b);
-    return (f32v)(((u32v)a & m) | ((u32v)b & ~m));
-#endif
-}
-HDO_INLINE f32v min_(f32v a, f32v b) {
-#if defined(__AVX2__)
-    return (f32v)_mm256_min_ps((__m256)a, (__m256)b);
-#elif defined(__SSE2__)
-    return (f32v)_mm_min_ps((__m128)a, (__m128)b);
-#else
-    u32v m = (u32v)(a < b);
-    return (f32v)(((u32v)a & m) | ((u32v)b & ~m));
-#endif
-}
-
-HDO_INLINE float sum_lanes(f32v a) {
-    float s = 0.0f;
-    for (int l = 0; l < W; l++) s += a[l];
-    return s;
-}
-HDO_INLINE float max_lanes(f32v a) {
-    float s = a[0];
-    for (int l = 1; l < W; l++) s = a[l] > s ? a[l] : s;
-    return s;
-}
 
 /* dst[0], dst[1] = sums of the lanes of a and b: the results of two neighbouring rows. */
 HDO_INLINE void sum_pair(f32v a, f32v b, float *dst) {
@@ -170,12 +92,6 @@ HDO_INLINE void sum_pair(f32v a, f32v b, float *dst) {
 #endif
 }
 
-/* All ones in lanes 0 .. n, zero above; 0 <= n < W. */
-HDO_INLINE u32v lanes_to(int n) {
-    static const uint32_t edge[2 * W] = {[0 ... W - 1] = 0xffffffffu};
-    return *(const u32u *)(edge + (W - 1 - n));
-}
-
 /* All ones where the 16-bit number is above `below`. */
 HDO_INLINE u32v kept(const u16a *p, i32v below) {
 #if defined(__AVX2__)
@@ -186,139 +102,6 @@ HDO_INLINE u32v kept(const u16a *p, i32v below) {
     for (int l = 0; l < W; l++) x[l] = (int32_t)p[l];
     return (u32v)(x > below);
 #endif
-}
-
-/* ---- exp, log2, normal distribution ------------------------------------------------------------------------------ */
-
-/* Adding and subtracting 1.5 * 2^23 rounds to an integer and leaves that integer in the low bits of the sum. */
-#define ROUND_MAGIC 0x1.8p23f
-#define ROUND_BITS 0x4b400000u
-
-#define LOG2E 0x1.715476p+0f
-#define LN2 0x1.62e430p-1f
-#define LN2_HI 0x1.62e4p-1f /* 14 bits: its product with an exponent is exact */
-#define LN2_LO 0x1.7f7d1cp-20f
-
-/* 2^x for -100 <= x < 127; below: 2^-100; above: garbage (the caller masks those lanes). Degree 5 on [-1/2, 1/2],
- * fitted to the relative error with the constant term fixed at 1, so that 2^0 is 1: 1.3e-7 before rounding. In two
- * halves of about equal latency: the loops below do the first half of one vector beside the second half of the one
- * before, since the whole chain (40 cycles) is longer than what the scheduler of a core can look ahead. */
-typedef struct split { /* x = integer + f; the integer is in the low bits of t */
-    f32v f, t;
-} split;
-HDO_INLINE split exp2_split(f32v x) {
-    split s;
-    x = max_(splat(-100.0f), x);
-    s.t = x + ROUND_MAGIC;
-    s.f = x - (s.t - ROUND_MAGIC);
-    return s;
-}
-HDO_INLINE f32v exp2_join(split s) {
-    f32v p = fma_(s.f, splat(0x1.5f51f2p-10f), splat(0x1.3cf5f0p-7f));
-    p = fma_(p, s.f, splat(0x1.c6aeb4p-5f));
-    p = fma_(p, s.f, splat(0x1.ebf996p-3f));
-    p = fma_(p, s.f, splat(0x1.62e430p-1f));
-    p = fma_(p, s.f, splat(1.0f));
-    return (f32v)((u32v)p + ((u32v)s.t << 23));
-}
-
-/* exp(hi + lo), |lo| small against hi or both small: any result, zero to infinity, subnormal numbers included; the
- * caller keeps hi in [-105, 90]. Degree 6 with the constant term fixed at 1: 2.6e-9 before rounding. The power of two
- * is applied in two halves so that a subnormal result is rounded once, by the hardware. */
-HDO_INLINE f32v exp_sum(f32v hi, f32v lo) {
-    f32v t = (hi + lo) * LOG2E + ROUND_MAGIC, n = t - ROUND_MAGIC;
-    f32v r = fnma_(n, splat(LN2_LO), fnma_(n, splat(LN2_HI), hi)) + lo;
-    f32v p = fma_(r, splat(0x1.709b92p-10f), splat(0x1.12904ep-7f));
-    p = fma_(p, r, splat(0x1.55515ep-5f));
-    p = fma_(p, r, splat(0x1.5553c0p-3f));
-    p = fma_(p, r, splat(0x1.000002p-1f));
-    p = fma_(p, r, splat(1.0f));
-    p = fma_(p, r, splat(1.0f));
-    i32v e = (i32v)((u32v)t - ROUND_BITS), e1 = e >> 1, e2 = e - e1;
-    f32v s1 = (f32v)((u32v)(e1 + 127) << 23), s2 = (f32v)((u32v)(e2 + 127) << 23);
-    return p * s1 * s2;
-}
-
-HDO_INLINE f32v exp_full(f32v x) {
-    x = min_(splat(90.0f), max_(splat(-105.0f), x));
-    return exp_sum(x, (f32v){0});
-}
-
-/* log2 of positive normal numbers: x = 2^e z, sqrt(1/2) <= z < sqrt(2), log2 z = s poly(s^2), s = (z - 1) / (z + 1).
- * 0.7e-9 before rounding. */
-HDO_INLINE f32v log2_(f32v x) {
-    i32v e = (i32v)((u32v)x - 0x3f3504f3u) >> 23;
-    f32v z = (f32v)((u32v)x - ((u32v)e << 23));
-    f32v s = (z - 1.0f) / (z + 1.0f), u = s * s;
-    f32v p = fma_(u, splat(0x1.ba1b44p-2f), splat(0x1.274710p-1f));
-    p = fma_(p, u, splat(0x1.ec70e6p-1f));
-    p = fma_(p, u, splat(0x1.715476p+1f));
-#if defined(__AVX2__)
-    f32v ef = (f32v)_mm256_cvtepi32_ps((__m256i)e);
-#else
-    f32v ef = __builtin_convertvector(e, f32v);
-#endif
-    return fma_(p, s, ef);
-}
-
-/* The lower tail of the normal distribution is Phi(-a) = exp(-a^2 / 2) R(a). R is smooth and falls like 1 / a: as t
- * times a polynomial of degree 8 in t = 1 / (1 + 11/32 a) it has relative error 2.5e-8 on 0 <= a <= 14.4, where Phi(-a)
- * leaves the subnormal range. The same exponential is the density in the derivative. a^2 is made of an exact square and
- * a remainder, otherwise its rounding would be multiplied by a^2 in the exponential. */
-HDO_INLINE void gelu_vec(f32v x, f32v *y, f32v *dy) {
-    f32v xc = min_(splat(14.5f), max_(splat(-14.5f), x));
-    f32v a = and_mask(xc, (u32v){0} + 0x7fffffffu), ah = and_mask(a, (u32v){0} + 0xfffff000u);
-    f32v e = exp_sum(ah * ah * -0.5f, (a - ah) * (a + ah) * -0.5f);
-    f32v t = 1.0f / fma_(a, splat(0.34375f), splat(1.0f));
-    f32v p = fma_(t, splat(-0x1.c4a346p-6f), splat(0x1.24e210p-3f));
-    p = fma_(p, t, splat(-0x1.148fdap-2f));
-    p = fma_(p, t, splat(0x1.836bfcp-3f));
-    p = fma_(p, t, splat(-0x1.38c9e6p-5f));
-    p = fma_(p, t, splat(0x1.cba21ap-4f));
-    p = fma_(p, t, splat(0x1.de9838p-4f));
-    p = fma_(p, t, splat(0x1.19a8d0p-3f));
-    p = fma_(p, t, splat(0x1.18d292p-3f));
-    f32v tail = e * (p * t);
-    u32v negative = (u32v)((i32v)xc >> 31);
-    f32v cdf = (f32v)(((u32v)tail & negative) | ((u32v)(1.0f - tail) & ~negative));
-    *y = max_(splat(-14.5f), x) * cdf;
-    *dy = fma_(xc * 0x1.988454p-2f, e, cdf); /* 1 / sqrt(2 pi) */
-}
-
-static void vexp_(size_t n, const float *x, float *y) {
-    size_t i = 0;
-    for (; i + 2 * W <= n; i += 2 * W) {
-        f32v a = exp_full(load(x + i)), b = exp_full(load(x + i + W));
-        store(y + i, a);
-        store(y + i + W, b);
-    }
-    for (; i < n; i += W) {
-        float t[W] = {0};
-        size_t m = n - i < W ? n - i : W;
-        memcpy(t, x + i, m * sizeof(float));
-        store(t, exp_full(load(t)));
-        memcpy(y + i, t, m * sizeof(float));
-    }
-}
-
-static void gelu_(size_t n, const float *x, float *y, float *dy) {
-    size_t i = 0;
-    for (; i + W <= n; i += W) {
-        f32v g, dg;
-        gelu_vec(load(x + i), &g, &dg);
-        store(y + i, g);
-        if (dy != NULL) store(dy + i, dg);
-    }
-    if (i < n) {
-        float t[W] = {0}, dt[W];
-        f32v g, dg;
-        memcpy(t, x + i, (n - i) * sizeof(float));
-        gelu_vec(load(t), &g, &dg);
-        store(t, g);
-        store(dt, dg);
-        memcpy(y + i, t, (n - i) * sizeof(float));
-        if (dy != NULL) memcpy(dy + i, dt, (n - i) * sizeof(float));
-    }
 }
 
 /* ---- one head of one sample -------------------------------------------------------------------------------------- */
@@ -865,6 +648,6 @@ const hdo_attn_simd HDO_CAT(hdo__attn, HDO_ISA) = {
     .attn_bwd = attn_bwd_,
     .attn_jvp = attn_jvp_,
     .attn_work = attn_work_,
-    .vexp = vexp_,
-    .gelu = gelu_,
+    .vexp = HDO_ISA_FN(hdo__vexp),
+    .gelu = HDO_ISA_FN(hdo__gelu),
 };
