@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-size_t hdo__outside(hdo_ranges r, size_t *off, size_t end, size_t most) {
+size_t hdo__outside_some(hdo_ranges r, size_t *off, size_t end, size_t most) {
     for (int k = 0; k < r.n && *off < end; k++) {
         if (r.at[k].hi <= *off) continue;
         if (*off < r.at[k].lo) {

@@ -24,7 +24,12 @@ typedef struct hdo_ranges {
 } hdo_ranges;
 
 /* The first stretch of [*off, end) outside of the ranges, at most `most` long: its start goes to *off. 0: none left. */
-size_t hdo__outside(hdo_ranges r, size_t *off, size_t end, size_t most);
+size_t hdo__outside_some(hdo_ranges r, size_t *off, size_t end, size_t most);
+static inline size_t hdo__outside(hdo_ranges r, size_t *off, size_t end, size_t most) {
+    if (r.n > 0) return hdo__outside_some(r, off, end, most);
+    if (*off >= end) return 0;
+    return end - *off < most ? end - *off : most;
+}
 size_t hdo__inside(hdo_ranges r, size_t *off, size_t end, size_t most); /* the first stretch inside of one */
 bool hdo__all_inside(hdo_ranges r, size_t off, size_t len);             /* [off, off + len) in one range */
 /* x = 0 where [lo, hi) meets the ranges. */
