@@ -273,6 +273,22 @@ static double get_real(const json_t *o, const char *key) {
     return json_number_value(json_object_get(o, key));
 }
 
+static hdo_status check_format(const json_t *o, const char *path, hdo_error *e) {
+    if (get_int(o, "schema_version") == SCHEMA_VERSION) return HDO_OK;
+    return hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' has format %lld; this version reads %d", path,
+                     (long long)get_int(o, "schema_version"), SCHEMA_VERSION);
+}
+
+hdo_status hdo__checkpoint_format(const char *tensors_path, hdo_error *e) {
+    char path[PATH_CAP];
+    const char *dot = strrchr(tensors_path, '.');
+    snprintf(path, sizeof path, "%.*s.json", dot != NULL ? (int)(dot - tensors_path) : 0, tensors_path);
+    json_t *o = json_load_file(path, 0, NULL);
+    hdo_status st = o != NULL ? check_format(o, path, e) : HDO_OK; /* a copy of the tensors alone */
+    json_decref(o);
+    return st;
+}
+
 static hdo_status read_state(hdo_run *r, const char *path, char hex[65], hdo_error *e) {
     json_error_t je;
     json_t *o = json_load_file(path, JSON_REJECT_DUPLICATES, &je);
@@ -281,9 +297,8 @@ static hdo_status read_state(hdo_run *r, const char *path, char hex[65], hdo_err
     hdo_status st = HDO_OK;
     if (o == NULL) {
         st = hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' cannot be read: %s", path, je.text);
-    } else if (get_int(o, "schema_version") != SCHEMA_VERSION) {
-        st = hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' has format %lld; this version reads %d", path,
-                       (long long)get_int(o, "schema_version"), SCHEMA_VERSION);
+    } else if ((st = check_format(o, path, e)) != HDO_OK) {
+        /* said */
     } else if (get_int(o, "n") != r->mixer.n || get_int(o, "d") != (int64_t)r->objective->d || sha == NULL ||
                strlen(sha) != 64 || (int)json_array_size(lr) != r->n_classes ||
                (int)json_array_size(noise) != r->n_classes) {

@@ -108,6 +108,8 @@ bool hdo__run_due(const hdo_run *r); /* is an evaluation due at this step? */
 hdo_status hdo__run_restore(hdo_run *r, const char *dir, hdo_error *e);
 
 void hdo__checkpoints_remove(const char *dir);
+/* Refuses a tensor file whose state file beside it says another format: its rows may have another order. */
+hdo_status hdo__checkpoint_format(const char *tensors_path, hdo_error *e);
 
 /* Opens metrics.jsonl, log.txt and trace.jsonl of r->dir for appending (rundir.c). */
 hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);

@@ -20,6 +20,7 @@
 #include "hdo/eval.h"
 #include "objective/objective.h"
 #include "objective/weights.h"
+#include "run/run_internal.h"
 
 enum { PATH_CAP = HDO_PATH_MAX + 96 };
 
@@ -107,7 +108,8 @@ static hdo_status load_checkpoint(const hdo_objective *f, const char *path, int6
     hdo_st_tensor *t;
     int n, fd;
     long long step = -1;
-    hdo_status st = hdo__st_open(path, &fd, &t, &n, NULL, e);
+    hdo_status st = hdo__checkpoint_format(path, e);
+    if (st == HDO_OK) st = hdo__st_open(path, &fd, &t, &n, NULL, e);
     if (st != HDO_OK) return st;
     const hdo_st_tensor *p = hdo__st_find(t, n, "params");
     size_t len = f->d + f->n_buf;
