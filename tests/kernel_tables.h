@@ -1,9 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 — the kernel tables of this build that this machine can run. */
+/* SPDX-License-Identifier: Apache-2.0 — the kernel tables of this build that this machine can run, and their input. */
 #ifndef HDO_TESTS_KERNEL_TABLES_H
 #define HDO_TESTS_KERNEL_TABLES_H
 
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/rng.h"
 #include "base/simd.h"
 #include "kernels/mm.h"
 
@@ -13,6 +15,14 @@ static const hdo_mm_simd *const tables[] = {
     &hdo__mm_avx2,
 #endif
 };
+
+static inline float *numbers(size_t n, uint32_t sub) { /* uniform in (-1, 1) */
+    float *x = hdo__alloc(n * sizeof *x);
+    assert_non_null(x);
+    hdo__rng_uniform(hdo__stream(11, HDO_RNG_TEST, 0, 0, sub), 0, n, x);
+    for (size_t i = 0; i < n; i++) x[i] = 2 * x[i] - 1;
+    return x;
+}
 
 static size_t table_count(void) {
     return strcmp(hdo__simd()->name, "portable") == 0 ? 1 : sizeof tables / sizeof tables[0];

@@ -37,14 +37,6 @@ typedef struct layer { /* one entry with arrays for MOST samples */
     hdo_arena a;
 } layer;
 
-static float *numbers(size_t n, uint32_t sub) { /* uniform in (-1, 1) */
-    float *x = hdo__alloc(n * sizeof *x);
-    assert_non_null(x);
-    hdo__rng_uniform(hdo__stream(13, HDO_RNG_TEST, 0, 0, sub), 0, n, x);
-    for (size_t i = 0; i < n; i++) x[i] = 2 * x[i] - 1;
-    return x;
-}
-
 static size_t result_len(const layer *l, int B) {
     return l->pass == HDO_CONV_BWD_W   ? (size_t)l->c.O * l->c.w_step
            : l->pass == HDO_CONV_BWD_X ? (size_t)B * l->c.x_step

@@ -34,14 +34,6 @@ typedef struct conv_case {
     hdo_arena a;
 } conv_case;
 
-static float *numbers(size_t n, uint32_t sub) { /* uniform in (-1, 1) */
-    float *x = hdo__alloc(n * sizeof *x);
-    assert_non_null(x);
-    hdo__rng_uniform(hdo__stream(11, HDO_RNG_TEST, 0, 0, sub), 0, n, x);
-    for (size_t i = 0; i < n; i++) x[i] = 2 * x[i] - 1;
-    return x;
-}
-
 static conv_case open_case(const hdo_mm_simd *t, const int s[8]) { /* B, C, H, W, O, kernel, stride, pad */
     conv_case k = {.c = {.B = s[0], .C = s[1], .H = s[2], .W = s[3], .O = s[4], .kh = s[5], .kw = s[5]}};
     k.c.stride = s[6];

@@ -261,13 +261,18 @@ static void test_nn_network_init(void **state) {
 
 /* ---- files of models ---- */
 
-/* Live taps lie together in memory; the file has PyTorch's order. */
-static void test_nn_weights_of_small_pictures(void **state) {
-    (void)state;
-    char path[] = "/tmp/hdo_test_weights_XXXXXX";
+#define TEMPORARY "/tmp/hdo_test_weights_XXXXXX"
+static void make_temporary(char path[]) {
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
+}
+
+/* Live taps lie together in memory; the file has PyTorch's order. */
+static void test_nn_weights_of_small_pictures(void **state) {
+    (void)state;
+    char path[] = TEMPORARY;
+    make_temporary(path);
     fixture f;
     hdo_error e = {0};
     hdo_weights_report r;
@@ -303,10 +308,8 @@ static void test_nn_weights_of_small_pictures(void **state) {
 
 static void test_nn_weights_round_trip_and_head(void **state) {
     (void)state;
-    char path[] = "/tmp/hdo_test_weights_XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    char path[] = TEMPORARY;
+    make_temporary(path);
     fixture f;
     hdo_error e = {0};
     hdo_weights_report r;

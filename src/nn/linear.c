@@ -145,21 +145,13 @@ static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, c
     for (int r = 0; r < p->G && l->relu; r++) p->net->v->relu_mask(n, out, tout + (size_t)r * n);
 }
 
-static const hdo_layer_ops linear_ops = {.name = "linear",
-                                         .needs_in = true,
-                                         .work = linear_work,
-                                         .fwd = linear_fwd,
-                                         .bwd = linear_bwd,
-                                         .jvp = linear_jvp,
-                                         .cplx = linear_jvp};
-
-const hdo_layer_ops hdo__cover_ops = {.name = "conv",
-                                      .needs_in = true,
-                                      .work = linear_work,
-                                      .fwd = linear_fwd,
-                                      .bwd = linear_bwd,
-                                      .jvp = linear_jvp,
-                                      .cplx = linear_jvp};
+#define LINEAR_OPS(called)                                                                                             \
+    {                                                                                                                  \
+        .name = called, .needs_in = true, .work = linear_work, .fwd = linear_fwd, .bwd = linear_bwd,                   \
+        .jvp = linear_jvp, .cplx = linear_jvp                                                                          \
+    }
+static const hdo_layer_ops linear_ops = LINEAR_OPS("linear");
+const hdo_layer_ops hdo__cover_ops = LINEAR_OPS("conv");
 
 /* PyTorch's default: weight and bias uniform in (-1/sqrt(fan_in), 1/sqrt(fan_in)). */
 int hdo__linear_add(hdo_net *net, const char *name, int in, int n_out, bool bias) {
