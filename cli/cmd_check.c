@@ -121,8 +121,9 @@ static void print_class(const hdo_check_class *c, const cli_style *s) {
 
 static void print_result(const hdo_check_result *r) {
     cli_style s = cli_style_for(stdout);
-    printf("%s on %s: d = %lld in %d tensors, %lld nodes\n\n", r->model, r->data, (long long)r->d, r->n_tensors,
-           (long long)r->n);
+    printf("%s on %s: d = %lld in %d tensors", r->model, r->data, (long long)r->d, r->n_tensors);
+    if (r->live < r->d) printf(" (a loss depends on %lld, the others meet padding only)", (long long)r->live);
+    printf(", %lld nodes\n\n", (long long)r->n);
     print_slopes(r, &s);
     for (int k = 0; k < r->n_classes; k++) print_class(&r->cls[k], &s);
     printf("\n%sNotes%s\n", s.bold, s.off);

@@ -150,6 +150,29 @@ static void test_check_every_estimator(void **state) {
     }
 }
 
+/* Seven of eight parameters meet padding only: variance and cosine go by the others. */
+static void test_check_counts_what_a_loss_depends_on(void **state) {
+    (void)state;
+    static const char *const distributions[] = {"gaussian", "sphere", "rademacher"};
+    for (int i = 0; i < 6; i++) {
+        lab *l = MAKE({"model.name", "custom"},
+                      {"model.layers", "conv 40 5 pad 2 stride 2, gelu, conv 30 3 pad 1, linear classes"},
+                      {"data.features", "2"}, {"data.classes", "3"}, {"population.zo.rv", "4"},
+                      {"population.zo.estimator", "forward-sim"}, {"population.zo.distribution", distributions[i % 3]},
+                      {"population.zo.directions", i < 3 ? "whole" : "per-tensor"});
+        run(l, 0.3);
+        const hdo_check_class *zo = &l->r.cls[1];
+        double z = (zo->variance - zo->variance_theory) / zo->variance_se;
+        print_message("%s, %s: variance %.1f, theory %.1f, z %+.2f; cosine %.4f (%.4f)\n", distributions[i % 3],
+                      i < 3 ? "whole" : "per-tensor", zo->variance, zo->variance_theory, z, zo->cosine,
+                      zo->cosine_theory);
+        assert_true(l->r.live > 1000 && 7 * l->r.live < l->r.d);
+        assert_true(fabs(z) < 4.5);
+        assert_true(fabs(zo->cosine / zo->cosine_theory - 1.0) < 0.25);
+        free(l);
+    }
+}
+
 static void test_check_json_and_figure(void **state) {
     (void)state;
     lab *l = MAKE({"model.name", "quadratic"}, {"model.dim", "10"});
@@ -189,7 +212,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check_quadratic),       cmocka_unit_test(test_check_learning_rate),
         cmocka_unit_test(test_check_finds_faults),    cmocka_unit_test(test_check_refuses),
-        cmocka_unit_test(test_check_every_estimator), cmocka_unit_test(test_check_json_and_figure),
+        cmocka_unit_test(test_check_every_estimator), cmocka_unit_test(test_check_counts_what_a_loss_depends_on),
+        cmocka_unit_test(test_check_json_and_figure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,7 @@ typedef struct hdo_check_note {
 typedef struct hdo_check_result {
     char model[HDO_NAME_MAX], data[HDO_NAME_MAX];
     int64_t d, n_buf, n;
+    int64_t live; /* parameters a loss depends on */
     int n_tensors;
     hdo_check_agreement agreement;
     hdo_check_sweep sweep;

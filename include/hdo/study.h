@@ -41,7 +41,8 @@ typedef struct hdo_constant {
 } hdo_constant;
 
 typedef struct hdo_constants {
-    size_t d, d_max;                     /* parameters; the largest tensor */
+    size_t d;                            /* parameters */
+    size_t live, live_max;               /* those a loss depends on: of all, of the largest tensor */
     bool quad;                           /* every batch loss is quadratic */
     bool convex;                         /* every f^i is convex */
     bool same_hessian;                   /* all f^i have the same Hessian: varsigma is the same everywhere */

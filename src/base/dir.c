@@ -15,7 +15,7 @@ static void fill_axis(const hdo_dirs *u, int r, size_t off, size_t len, float *o
     if (j >= off && j - off < len) out[j - off] = 1.0f;
 }
 
-static void fill_inside(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
+static void draw(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
     hdo_stream s = u->s;
     s.sub = (uint32_t)r;
     if (u->dist == HDO_DIST_RADEMACHER) {
@@ -27,6 +27,23 @@ static void fill_inside(const hdo_dirs *u, int r, size_t off, size_t len, float 
         assert(u->scale != NULL && r >= u->scale_from);
         hdo__scale(len, u->scale[r - u->scale_from], out);
     }
+}
+
+static void fill_inside(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
+    size_t end = off + len, from = off;
+    for (size_t at = off, n; (n = hdo__outside(u->idle, &at, end, len)) > 0; from = at += n) {
+        memset(out + (from - off), 0, (at - from) * sizeof(float));
+        draw(u, r, at, n, out + (at - off));
+    }
+    memset(out + (from - off), 0, (end - from) * sizeof(float));
+}
+
+static size_t window_end(const hdo_dirs *u) {
+    return u->hi > 0 ? u->hi : u->d;
+}
+
+size_t hdo__dirs_live(const hdo_dirs *u) {
+    return hdo__count_outside(u->idle, u->lo, window_end(u));
 }
 
 void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
@@ -51,16 +68,15 @@ void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out
 
 void hdo__dirs_sphere_scale(const hdo_dirs *u, int k, float *scale) {
     float tile[TILE];
-    size_t lo = u->lo, hi = u->hi > 0 ? u->hi : u->d;
+    double live = (double)hdo__dirs_live(u);
     for (int r = 0; r < k; r++) {
         hdo_stream s = u->s;
         s.sub = (uint32_t)(u->scale_from + r);
         double sum = 0.0;
-        for (size_t off = lo; off < hi; off += TILE) {
-            size_t len = hi - off < TILE ? hi - off : TILE;
-            hdo__rng_normal(s, off, len, tile);
-            sum += hdo__sumsq(len, tile);
+        for (size_t off = u->lo, n; (n = hdo__outside(u->idle, &off, window_end(u), TILE)) > 0; off += n) {
+            hdo__rng_normal(s, off, n, tile);
+            sum += hdo__sumsq(n, tile);
         }
-        scale[r] = sum > 0.0 ? (float)sqrt((double)(hi - lo) / sum) : 0.0f;
+        scale[r] = sum > 0.0 ? (float)sqrt(live / sum) : 0.0f;
     }
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/rng.h"
+#include "base/split.h"
 #include "hdo/config.h" /* HDO_DIST_* */
 
 typedef struct hdo_dirs {
@@ -16,7 +17,9 @@ typedef struct hdo_dirs {
     int dist;           /* HDO_DIST_GAUSSIAN, _SPHERE, _RADEMACHER, or HDO_DIST_AXES */
     size_t d;           /* length of every direction */
     size_t lo, hi;      /* window: u is zero outside [lo, hi); hi = 0: no window. Inside, the numbers do not change */
-    const float *scale; /* sphere: sqrt(n) / |z_r| for r = scale_from, ..., n: length of the window; NULL otherwise */
+    hdo_ranges idle;    /* u is zero there too: coordinates no loss depends on. Axes do not look at it */
+    const float *scale; /* sphere: sqrt(n) / |z_r| for r = scale_from, ..., n: numbers that are not zero by the above;
+                           NULL otherwise */
     int scale_from;
     const hdo_perm *axes; /* HDO_DIST_AXES: u_r is the unit vector of coordinate axes(r); NULL: of coordinate r */
 } hdo_dirs;
@@ -25,6 +28,9 @@ enum { HDO_DIST_AXES = 100 }; /* beside the distributions a user can choose: coo
 
 /* Writes u_r[off .. off + len) to out. */
 void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out);
+
+/* Coordinates of the window where directions are not zero. */
+size_t hdo__dirs_live(const hdo_dirs *u);
 
 /* Sphere only: fills scale[0 .. k) for the directions from u->scale_from on (a pass over k x d numbers), so that
  * u->scale can point at it. */

@@ -16,21 +16,16 @@ size_t hdo__outside_some(hdo_ranges r, size_t *off, size_t end, size_t most) {
     return end - *off < most ? end - *off : most;
 }
 
-size_t hdo__inside(hdo_ranges r, size_t *off, size_t end, size_t most) {
-    for (int k = 0; k < r.n && *off < end; k++) {
-        if (r.at[k].hi <= *off) continue;
-        if (r.at[k].lo > *off) *off = r.at[k].lo;
-        if (r.at[k].hi < end) end = r.at[k].hi;
-        if (*off >= end) return 0;
-        return end - *off < most ? end - *off : most;
-    }
-    return 0;
-}
-
 bool hdo__all_inside(hdo_ranges r, size_t off, size_t len) {
     for (int k = 0; k < r.n; k++)
         if (r.at[k].lo <= off && off + len <= r.at[k].hi) return true;
     return false;
+}
+
+size_t hdo__count_outside(hdo_ranges r, size_t lo, size_t hi) {
+    size_t sum = 0;
+    for (size_t off = lo, n; (n = hdo__outside(r, &off, hi, hi - lo)) > 0; off += n) sum += n;
+    return sum;
 }
 
 void hdo__ranges_clear(hdo_ranges r, size_t lo, size_t hi, float *x) {

@@ -2,10 +2,11 @@
  *
  * Coordinates no loss depends on, and how they come to lie together. A convolution whose picture is smaller than its
  * kernel reads the picture with some of the kernel's taps only (3 x 3 taps with padding 1 on one pixel: the centre);
- * the others meet nothing but padding. They are trainable numbers all the same: they count in d, estimators draw noise
- * for them, averages mix them. But nothing has to be read, multiplied or added up for them, and in ResNet-18 at 32 x 32
- * pixels they are 62% of all. So such a tensor (F, kh, kw), F filters, is stored in two parts: (F, h, w), the box of
- * live taps, then (F, kh kw - h w), the idle ones, each in the order of the plain tensor. Files hold plain tensors.
+ * the others meet nothing but padding. They are parameters all the same: they count in d, averages mix them, files hold
+ * them. But their gradient is 0, random directions have no part there, and nothing has to be read, drawn or added up
+ * for them; in ResNet-18 at 32 x 32 pixels they are 62% of all. So such a tensor (F, kh, kw), F filters, is stored in
+ * two parts: (F, h, w), the box of live taps, then (F, kh kw - h w), the idle ones, each in the order of the plain
+ * tensor. Files hold plain tensors.
  */
 #ifndef HDO_BASE_SPLIT_H
 #define HDO_BASE_SPLIT_H
@@ -30,8 +31,8 @@ static inline size_t hdo__outside(hdo_ranges r, size_t *off, size_t end, size_t 
     if (*off >= end) return 0;
     return end - *off < most ? end - *off : most;
 }
-size_t hdo__inside(hdo_ranges r, size_t *off, size_t end, size_t most); /* the first stretch inside of one */
-bool hdo__all_inside(hdo_ranges r, size_t off, size_t len);             /* [off, off + len) in one range */
+bool hdo__all_inside(hdo_ranges r, size_t off, size_t len);    /* [off, off + len) in one range */
+size_t hdo__count_outside(hdo_ranges r, size_t lo, size_t hi); /* numbers of [lo, hi) in no range */
 /* x = 0 where [lo, hi) meets the ranges. */
 void hdo__ranges_clear(hdo_ranges r, size_t lo, size_t hi, float *x);
 

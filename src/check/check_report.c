@@ -90,6 +90,7 @@ char *hdo_check_json(const hdo_check_result *r) {
     hdo__json_text(&j, "model", r->model);
     hdo__json_text(&j, "data", r->data);
     hdo__json_int(&j, "d", r->d);
+    hdo__json_int(&j, "live", r->live);
     hdo__json_int(&j, "n", r->n);
     hdo__json_int(&j, "tensors", r->n_tensors);
     put_agreement(&j, &r->agreement);

@@ -23,6 +23,7 @@ hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_
         memcpy(out->data, lab.train != NULL ? c->data.name : "none",
                lab.train != NULL ? sizeof out->data : sizeof "none");
         out->d = (int64_t)lab.f->d;
+        out->live = (int64_t)hdo__objective_live(lab.f);
         out->n_buf = (int64_t)lab.f->n_buf;
         out->n = lab.n;
         out->n_tensors = lab.f->n_tensors;

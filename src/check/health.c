@@ -7,7 +7,7 @@
  * omega).
  *
  * Variance: omega |g|^2 with omega = (d+1)/rv (whole), sum_l (d_l+1)|g_l|^2 / (rv |g|^2) (per-tensor), d - 1 for sphere
- * and rademacher; slopes off by a relative e add omega e^2.
+ * and rademacher; slopes off by a relative e add omega e^2. Here d counts the coordinates a loss depends on.
  *
  * Bias: estimators that share their directions with forward-sim are compared with it draw by draw. The noise of the
  * directions cancels and a small bias shows. The others have no pair; theirs is measured along the gradient, where the
@@ -26,19 +26,20 @@ enum { NOISE_BATCHES = 16, SAMPLES_MIN = 8 };
 
 static double omega(const hdo_lab *l, const hdo_estimator *s, const float *g) {
     const hdo_objective *f = l->f;
-    double extra = s->distribution == HDO_DIST_GAUSSIAN ? 1.0 : -1.0, rv = (double)s->rv, d = (double)f->d;
+    double extra = s->distribution == HDO_DIST_GAUSSIAN ? 1.0 : -1.0, rv = (double)s->rv;
     if (!s->ops->zeroth) return 0.0;
-    if (s->ops->axes) return s->coords > 0 && (size_t)s->coords < f->d ? d / (double)s->coords - 1.0 : 0.0;
-    if (s->directions == HDO_DIRECTIONS_WHOLE || g == NULL) return (d + extra) / rv;
+    if (s->ops->axes) return s->coords > 0 && (size_t)s->coords < f->d ? (double)f->d / (double)s->coords - 1.0 : 0.0;
+    if (s->directions == HDO_DIRECTIONS_WHOLE || g == NULL) return ((double)hdo__objective_live(f) + extra) / rv;
     double sum = 0.0;
     for (int t = 0; t < f->n_tensors; t++) {
-        sum += ((double)f->tensors[t].len + extra) * hdo__sumsq(f->tensors[t].len, g + f->tensors[t].off);
+        size_t lo = f->tensors[t].off, len = f->tensors[t].len;
+        sum += ((double)hdo__count_outside(f->idle, lo, lo + len) + extra) * hdo__sumsq(len, g + lo);
     }
     return sum / (rv * hdo__sumsq(f->d, g));
 }
 
 static double cosine_theory(const hdo_lab *l, const hdo_estimator *s, double variance) {
-    double rv = (double)s->rv, d = (double)l->f->d;
+    double rv = (double)s->rv, d = (double)hdo__objective_live(l->f);
     bool beta = s->ops->zeroth && !s->ops->axes && s->directions == HDO_DIRECTIONS_WHOLE &&
                 s->distribution == HDO_DIST_GAUSSIAN && d > 1.0;
     if (!beta) return 1.0 / sqrt(1.0 + variance);
@@ -62,7 +63,7 @@ static double bias_bound(const hdo_lab *l, const hdo_estimator *s, const hdo_che
     if (!s->ops->difference && s->ops->theory != HDO_THEORY_CSTEP) return 0.0;
     if (!(r->curvature.L > 0.0) || s->ops->theory == HDO_THEORY_CSTEP) return (double)NAN; /* L2 is not known */
     if (s->ops == &hdo__est_debiased) nu = ldexp(nu, -s->levels);
-    hdo_est_params p = hdo_theory_est_default(s->ops->theory, l->f->d);
+    hdo_est_params p = hdo_theory_est_default(s->ops->theory, hdo__objective_live(l->f));
     p.rv = s->rv;
     p.nu = nu;
     p.L = p.L_F = r->curvature.L;

@@ -17,8 +17,10 @@ enum { TILE = 2048 };
 hdo_dirs hdo__request_dirs(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q) {
     /* streams: shared = the authors' code, where every node draws the same directions in a step */
     uint32_t node = s->streams == HDO_STREAMS_SHARED ? 0 : q->node;
-    return (hdo_dirs){
-        .s = hdo__stream(q->seed, HDO_RNG_DIRECTION, node, (uint64_t)q->step, 0), .dist = s->distribution, .d = f->d};
+    return (hdo_dirs){.s = hdo__stream(q->seed, HDO_RNG_DIRECTION, node, (uint64_t)q->step, 0),
+                      .dist = s->distribution,
+                      .d = f->d,
+                      .idle = f->idle};
 }
 
 hdo_stream hdo__sibling_stream(const hdo_dirs *u, hdo_purpose purpose) {
@@ -59,12 +61,13 @@ typedef struct combine_job {
 static void combine_task(void *ctx, int task, hdo_work *w) {
     const combine_job *j = ctx;
     float tile[TILE];
-    size_t off = j->lo + (size_t)task * TILE, len = j->hi - off < TILE ? j->hi - off : TILE;
+    size_t off = j->lo + (size_t)task * TILE, end = j->hi - off < TILE ? j->hi : off + TILE;
     (void)w;
-    for (int r = 0; r < j->k; r++) {
-        hdo__dirs_fill(j->u, j->first + r, off, len, tile);
-        hdo__axpy(len, (float)j->c[r], tile, j->g + off);
-    }
+    for (size_t len; (len = hdo__outside(j->u->idle, &off, end, TILE)) > 0; off += len)
+        for (int r = 0; r < j->k; r++) {
+            hdo__dirs_fill(j->u, j->first + r, off, len, tile);
+            hdo__axpy(len, (float)j->c[r], tile, j->g + off);
+        }
 }
 
 void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team *team, float *g) {

@@ -20,7 +20,6 @@ const hdo_estimator_ops hdo__est_fo = {
     .name = "fo",
     .help = "gradient by back-propagation (first order)",
     .needs = HDO_CAN_GRAD,
-    .quiet = true,
     .theory = HDO_THEORY_FO,
     .work_bytes = fo_work_bytes,
     .estimate = fo_estimate,

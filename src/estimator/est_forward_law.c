@@ -14,8 +14,8 @@
  *     z_t = n_t + ((s_t - n_t.g_t) / |g_t|^2) g_t,    n_t ~ N(0, I),  s_t ~ N(0, |g_t|^2),
  *
  * which has the law of z and z_t.g_t = s_t. So g is read once for its norms and once to be replaced by the estimate, z
- * never leaves the first-level cache, and there is no second vector. Sums are taken in the order of the tiles. Where
- * the objective has no gradient (f->idle) a tile is (|g| sqrt(chi) / rv) z, and nothing is read.
+ * never leaves the first-level cache, and there is no second vector. Sums are taken in the order of the tiles. Tiles no
+ * loss depends on (f->idle) are passed over.
  */
 #include <math.h>
 
@@ -30,7 +30,6 @@ typedef struct law_job {
     const hdo_dirs *u;
     hdo_stream along; /* of the s_t, addressed by the first coordinate of the tile */
     size_t lo, hi;
-    hdo_ranges idle;
     float *g;          /* (d) the gradient, then the estimate */
     double *norm2, *s; /* per tile */
     double a, b;       /* estimate = a g + b z */
@@ -66,8 +65,8 @@ static void norm_task(void *ctx, int task, hdo_work *w) {
     for (size_t k = (size_t)task * TILES_PER_TASK; k < last_of(j, task); k++) {
         tile t = tile_at(j, k);
         j->norm2[k] = j->s[k] = 0.0;
-        if (hdo__all_inside(j->idle, t.off, t.len)) continue;
-        hdo__ranges_clear(j->idle, t.off, t.off + t.len, j->g);
+        if (hdo__all_inside(j->u->idle, t.off, t.len)) continue;
+        hdo__ranges_clear(j->u->idle, t.off, t.off + t.len, j->g);
         j->norm2[k] = hdo__sumsq(t.len, j->g + t.off);
         j->s[k] = sqrt(j->norm2[k]) * hdo__rng_gauss(j->along, t.off);
     }
@@ -95,11 +94,7 @@ static void mix_task(void *ctx, int task, hdo_work *w) {
     for (size_t k = (size_t)task * TILES_PER_TASK; k < last_of(j, task); k++) {
         tile t = tile_at(j, k);
         float *g = j->g + t.off;
-        if (hdo__all_inside(j->idle, t.off, t.len)) {
-            draw_tile(j, t, g);
-            hdo__scale(t.len, (float)j->b, g);
-            continue;
-        }
+        if (hdo__all_inside(j->u->idle, t.off, t.len)) continue;
         draw_tile(j, t, z);
         double given = j->norm2[k] > 0.0 ? (j->s[k] - hdo__dot(t.len, z, g)) / j->norm2[k] : 0.0;
         hdo__axpby(t.len, (float)j->b, z, (float)(j->a + j->b * given), g);
@@ -115,10 +110,7 @@ static void draw_block(law_job *j, double rv, double chi, hdo_team *team) {
         along += j->s[k];
         norm2 += j->norm2[k];
     }
-    if (!(norm2 > 0.0)) { /* g = 0 gives G = 0; a NaN gradient stays visible */
-        hdo__ranges_clear(j->idle, j->lo, j->hi, j->g);
-        return;
-    }
+    if (!(norm2 > 0.0)) return; /* g = 0 gives G = 0; a NaN gradient stays visible */
     double norm = sqrt(norm2), root = sqrt(chi);
     j->a = (chi - root * along / norm) / rv;
     j->b = norm * root / rv;
@@ -129,7 +121,7 @@ static hdo_status law_estimate(const hdo_estimator *s, const hdo_objective *f, c
                                float *g, hdo_estimate_info *info) {
     size_t mark = hdo__arena_mark(w->arena), tiles = tile_count(f->d);
     hdo_dirs u = hdo__request_dirs(s, f, q);
-    law_job j = {.u = &u, .along = hdo__sibling_stream(&u, HDO_RNG_ALONG), .idle = f->idle, .g = g};
+    law_job j = {.u = &u, .along = hdo__sibling_stream(&u, HDO_RNG_ALONG), .g = g};
     j.norm2 = hdo__arena_doubles(w->arena, tiles);
     j.s = hdo__arena_doubles(w->arena, tiles);
     hdo__keep_buffers(f, q, g);

@@ -11,10 +11,10 @@
  * Drawing again instead of keeping was tried: 2.0 ns a number against 1.25 at d = 11 million, where one direction is
  * 45 MB, and 1.9 against 1.03 at d = 7850 (one Zen core, normals by themselves 0.85).
  *
- * Where the objective has no gradient (f->idle) a direction has no part in its slope: those pieces are drawn when all
- * slopes are known, all directions into one tile, and nothing is kept.
+ * Where no loss depends on x (f->idle) directions have no part.
  *
- * Sphere: u = s z with s = sqrt(d)/|z|, so (u.g) u = s^2 (z.g) z: |z|^2 is taken along with z.g, no pass of its own.
+ * Sphere: u = s z with s = sqrt(n)/|z|, n numbers, so (u.g) u = s^2 (z.g) z: |z|^2 is taken along with z.g, no pass of
+ * its own.
  */
 #include <string.h>
 
@@ -32,14 +32,12 @@ typedef struct sim_job {
     const hdo_dirs *u;
     int first, k; /* directions first .. first + k - 1 */
     size_t lo, hi;
-    hdo_ranges idle;
     int pieces;
-    bool sphere;
-    const float *g;             /* (d) the gradient */
-    float *dir;                 /* (k, hi - lo) */
-    double *along, *length;     /* (k, pieces) parts of z.g and |z|^2 */
-    int from, many;             /* directions with a number in c: from .. from + many - 1 */
-    double c[HDO_DIRS_AT_ONCE]; /* what they are multiplied with */
+    double live;            /* sphere: numbers of a direction that are drawn; 0: not on the sphere */
+    const float *g;         /* (d) the gradient */
+    float *dir;             /* (k, hi - lo) */
+    double *along, *length; /* (k, pieces) parts of z.g and |z|^2 */
+    double c[GROUP];        /* what the directions are multiplied with */
     float *out;
 } sim_job;
 
@@ -67,11 +65,11 @@ static void draw_task(void *ctx, int task, hdo_work *w) {
     float *dir = j->dir + (size_t)r * n;
     double along = 0.0, length = 0.0;
     (void)w;
-    for (size_t at = j->lo + off, len; (len = hdo__outside(j->idle, &at, j->lo + end, TILE)) > 0; at += len) {
+    for (size_t at = j->lo + off, len; (len = hdo__outside(j->u->idle, &at, j->lo + end, TILE)) > 0; at += len) {
         float *z = dir + (at - j->lo);
         hdo__dirs_fill(j->u, j->first + r, at, len, z);
         along += hdo__dot(len, z, j->g + at);
-        if (j->sphere) length += hdo__sumsq(len, z);
+        if (j->live > 0.0) length += hdo__sumsq(len, z);
     }
     j->along[task] = along;
     j->length[task] = length;
@@ -81,22 +79,9 @@ static void add_task(void *ctx, int piece, hdo_work *w) {
     const sim_job *j = ctx;
     size_t n = j->hi - j->lo, off = (size_t)piece * PIECE, end = n - off < PIECE ? n : off + PIECE;
     (void)w;
-    for (size_t at = j->lo + off, len; (len = hdo__outside(j->idle, &at, j->lo + end, TILE)) > 0; at += len)
+    for (size_t at = j->lo + off, len; (len = hdo__outside(j->u->idle, &at, j->lo + end, TILE)) > 0; at += len)
         for (int r = 0; r < j->k; r++)
-            hdo__axpy(len, (float)j->c[j->first - j->from + r], j->dir + (size_t)r * n + (at - j->lo), j->out + at);
-}
-
-/* Directions from .. from + many - 1 where there is no gradient. */
-static void idle_task(void *ctx, int piece, hdo_work *w) {
-    const sim_job *j = ctx;
-    _Alignas(HDO_ALIGN) float z[TILE];
-    size_t n = j->hi - j->lo, off = (size_t)piece * PIECE, end = n - off < PIECE ? n : off + PIECE;
-    (void)w;
-    for (size_t at = j->lo + off, len; (len = hdo__inside(j->idle, &at, j->lo + end, TILE)) > 0; at += len)
-        for (int r = 0; r < j->many; r++) {
-            hdo__dirs_fill(j->u, j->from + r, at, len, z);
-            hdo__axpy(len, (float)j->c[r], z, j->out + at);
-        }
+            hdo__axpy(len, (float)j->c[r], j->dir + (size_t)r * n + (at - j->lo), j->out + at);
 }
 
 static void add_group(sim_job *j, double rv, hdo_team *team) {
@@ -107,8 +92,8 @@ static void add_group(sim_job *j, double rv, hdo_team *team) {
             along += j->along[r * j->pieces + p];
             length += j->length[r * j->pieces + p];
         }
-        double s2 = !j->sphere ? 1.0 : length > 0.0 ? (double)(j->hi - j->lo) / length : 0.0;
-        j->c[j->first - j->from + r] = s2 * along / rv;
+        double s2 = !(j->live > 0.0) ? 1.0 : length > 0.0 ? j->live / length : 0.0;
+        j->c[r] = s2 * along / rv;
     }
     hdo__team_run(team, j->pieces, add_task, j);
 }
@@ -119,11 +104,11 @@ static hdo_status sim_estimate(const hdo_estimator *s, const hdo_objective *f, c
     int group = group_size(f->d);
     float *grad = hdo__arena_floats(w->arena, f->d);
     hdo__keep_buffers(f, q, g);
-    hdo_status st = hdo__objective_grad(f, q->batch, q->x, w, grad, &info->loss, f->n_buf > 0 ? g + f->d : NULL);
+    hdo_status st = f->ops->grad(f, q->batch, q->x, w, grad, &info->loss, f->n_buf > 0 ? g + f->d : NULL);
     hdo_dirs u = hdo__request_dirs(s, f, q);
-    sim_job j = {.u = &u, .g = grad, .out = g, .sphere = u.dist == HDO_DIST_SPHERE};
-    if (j.sphere) u.dist = HDO_DIST_GAUSSIAN;
-    if (!j.sphere) j.idle = f->idle; /* a length needs all of a direction */
+    sim_job j = {.u = &u, .g = grad, .out = g};
+    bool sphere = u.dist == HDO_DIST_SPHERE;
+    if (sphere) u.dist = HDO_DIST_GAUSSIAN;
     j.dir = hdo__arena_floats(w->arena, (size_t)group * f->d);
     j.along = hdo__arena_doubles(w->arena, (size_t)group * pieces);
     j.length = hdo__arena_doubles(w->arena, (size_t)group * pieces);
@@ -133,13 +118,10 @@ static hdo_status sim_estimate(const hdo_estimator *s, const hdo_objective *f, c
         j.lo = block.lo;
         j.hi = block.hi;
         j.pieces = (int)piece_count(block.hi - block.lo);
-        for (j.from = 0; j.from < s->rv; j.from += j.many) {
-            j.many = s->rv - j.from < HDO_DIRS_AT_ONCE ? s->rv - j.from : HDO_DIRS_AT_ONCE;
-            for (j.first = j.from; j.first < j.from + j.many; j.first += group) {
-                j.k = j.from + j.many - j.first < group ? j.from + j.many - j.first : group;
-                add_group(&j, s->rv, w->team);
-            }
-            if (j.idle.n > 0) hdo__team_run(w->team, j.pieces, idle_task, &j);
+        j.live = sphere ? (double)hdo__count_outside(u.idle, block.lo, block.hi) : 0.0;
+        for (j.first = 0; j.first < s->rv; j.first += group) {
+            j.k = s->rv - j.first < group ? s->rv - j.first : group;
+            add_group(&j, s->rv, w->team);
         }
     }
     info->backward = 1;

@@ -76,8 +76,9 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
 
 hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
                          hdo_estimate_info *info) {
-    if (s->ops->quiet) hdo__ranges_clear(f->idle, 0, f->d, g);
-    return s->ops->estimate(s, f, q, w, g, info);
+    hdo_status st = s->ops->estimate(s, f, q, w, g, info);
+    hdo__ranges_clear(f->idle, 0, f->d, g);
+    return st;
 }
 
 size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {

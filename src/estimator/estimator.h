@@ -43,8 +43,8 @@ typedef struct hdo_estimator_ops {
     hdo_theory_est theory; /* which row of the table in docs/theory.md predicts it */
     /* Arena bytes beyond the objective's own passes. */
     size_t (*work_bytes)(const hdo_estimator *s, const hdo_objective *f, int batch);
-    bool quiet; /* idle coordinates of the objective have no estimate: g is left alone there */
-    /* g (d + n_buf): the estimate, then the updated buffers. */
+    /* g (d + n_buf): the estimate, then the updated buffers. What it leaves at f->idle has no meaning: no loss depends
+     * on these coordinates, directions have no part there, and the estimate is the derivative, 0. */
     hdo_status (*estimate)(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
                            hdo_estimate_info *info);
 } hdo_estimator_ops;
@@ -70,7 +70,7 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
 /* All arena bytes of one estimate: the estimator's and the objective's. Does not grow with rv. */
 size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
 
-/* One estimate, zeros where the estimator has none. The step loop calls ops->estimate and skips them instead. */
+/* One estimate, with its zeros at f->idle. The step loop calls ops->estimate and passes over them instead. */
 hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
                          hdo_estimate_info *info);
 
@@ -98,7 +98,7 @@ typedef hdo_status (*hdo_slope_fn)(void *ctx, const hdo_dirs *u, int first, int 
 hdo_status hdo__estimate_slopes(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
                                 hdo_slope_fn fn, void *ctx, float *g);
 size_t hdo__slopes_work_bytes(void);
-/* g[lo, hi) += sum_r c[r] u_{first+r}, r < k, over the window of u. */
+/* g += sum_r c[r] u_{first+r}, r < k, where u is not zero by its window. */
 void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team *team, float *g);
 /* scale (k) for the directions from u->scale_from on; u->scale then points at it. Nothing unless u is on the sphere. */
 void hdo__scale_directions(hdo_dirs *u, int first, int k, hdo_team *team, float *scale);

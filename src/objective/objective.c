@@ -60,6 +60,10 @@ void hdo__objective_destroy(hdo_objective *f) {
     if (f != NULL) f->ops->destroy(f);
 }
 
+size_t hdo__objective_live(const hdo_objective *f) {
+    return hdo__count_outside(f->idle, 0, f->d);
+}
+
 hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
                                double *loss, float *buf) {
     hdo__ranges_clear(f->idle, 0, f->d, g);

@@ -99,7 +99,7 @@ struct hdo_objective { /* first member of every implementation */
     int n_tensors;
     const hdo_tensor *buffers; /* (n_buffers): offsets count from d */
     int n_buffers;
-    hdo_ranges idle; /* coordinates no loss depends on */
+    hdo_ranges idle; /* coordinates no loss depends on: their estimates are 0 */
     bool has_accuracy;
     const char *model; /* its name in the configuration */
     const char
@@ -126,7 +126,8 @@ const hdo_objective_entry *hdo__objective_find(const char *name);
 
 /* ---- wrappers: asserts and defaults; only they touch ops ---- */
 unsigned hdo__objective_can(const hdo_objective *f);
-void hdo__objective_destroy(hdo_objective *f); /* NULL is fine */
+void hdo__objective_destroy(hdo_objective *f);      /* NULL is fine */
+size_t hdo__objective_live(const hdo_objective *f); /* coordinates a loss depends on: d, but for f->idle */
 hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
                                double *loss, float *buf);
 size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);

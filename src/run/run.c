@@ -68,8 +68,7 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
         bool checked = r->async != NULL && hdo__async_checked(r->async);
         if (r->async != NULL) hdo__async_lock(r->async, i);
         if (checked) memcpy(copy, x, d * sizeof(float));
-        hdo_ranges zero = c->estimator.ops->quiet ? r->objective->idle : (hdo_ranges){0};
-        res->g2 = hdo__update_apply(&c->update, d, zero, r->lr[k], x, g, mom, w);
+        res->g2 = hdo__update_apply(&c->update, d, r->objective->idle, r->lr[k], x, g, mom, w);
         if (n_buf > 0) memcpy(x + d, g + d, n_buf * sizeof(float));
         if (r->async != NULL) hdo__async_unlock(r->async, i, checked ? copy : NULL);
     }

@@ -28,7 +28,7 @@ static hdo_est_const coordinates(const hdo_estimator *s, const hdo_constants *k,
 
 hdo_est_const hdo__class_est(const hdo_estimator *s, const hdo_constants *k, double eta, double *nu) {
     bool covered;
-    hdo_est_params p = hdo_theory_est_default(hdo__class_kind(s, &covered), k->d);
+    hdo_est_params p = hdo_theory_est_default(hdo__class_kind(s, &covered), k->live);
     *nu = s->nu.id == HDO_NU_ETA_SQRT_D ? eta / sqrt((double)k->d) : s->nu.arg;
     if (p.kind == HDO_THEORY_FO || p.kind == HDO_THEORY_FM) *nu = 0.0;
     if (s->ops->axes) return coordinates(s, k, *nu);
@@ -39,12 +39,12 @@ hdo_est_const hdo__class_est(const hdo_estimator *s, const hdo_constants *k, dou
     p.L2 = k->L2.value;
     p.df = k->df.value;
     p.quad = k->quad;
-    if (p.kind == HDO_THEORY_FM && s->directions == HDO_DIRECTIONS_PER_TENSOR) p.d_max = k->d_max;
+    if (p.kind == HDO_THEORY_FM && s->directions == HDO_DIRECTIONS_PER_TENSOR) p.d_max = k->live_max;
     hdo_est_const c = hdo_theory_est_const(&p);
     /* Signs instead of Gaussians: |u|^2 = d exactly, smaller moments, but the mean is no smoothed gradient. The
      * remainder is at most nu L d/2, and E|u.v| <= 1. */
     if (s->distribution == HDO_DIST_RADEMACHER && s->ops->difference && !k->quad) {
-        c.b = *nu * p.L * (double)k->d / 2.0 + 2.0 * p.df / *nu;
+        c.b = *nu * p.L * (double)k->live / 2.0 + 2.0 * p.df / *nu;
         c.b_f = HUGE_VAL;
     }
     return c;
@@ -157,7 +157,7 @@ static bool fill_classes(const hdo_study *s, hdo_assessment *a) {
         if (c->estimator.ops->axes) o->covered = s->k.quad;
         o->est = hdo__class_est(&c->estimator, &s->k, o->eta, &o->nu);
         if (c->estimator.ops->difference && s->k.df.value > 0.0) {
-            o->nu_best = hdo_theory_nu_best(s->k.d, fmax(s->k.L_F.value, s->k.L.value), s->k.df.value);
+            o->nu_best = hdo_theory_nu_best(s->k.live, fmax(s->k.L_F.value, s->k.L.value), s->k.df.value);
         }
         o->sigma = s->k.sigma[k].value;
         o->varsigma = s->k.convex && mode == HDO_THEORY_MODE_O && isfinite(s->k.varsigma_O[k].value)
@@ -227,7 +227,7 @@ static void non_convex(const hdo_study *s, hdo_assessment *a, const hdo_pop_spec
     a->grad = hdo_theory_nc_bound(&a->nc, a->eta, k->F.value, k->Gamma_0.value, T);
     a->nc_eta_bound = hdo_theory_eta_max(&a->nc, HDO_THEORY_COND_NC_BOUND);
     a->nc_eta_ok = hdo_theory_eta_max(&a->nc, HDO_THEORY_COND_NC_OK);
-    a->nc_T_min = hdo_theory_nc_t_min(&a->nc, k->d);
+    a->nc_T_min = hdo_theory_nc_t_min(&a->nc, k->live);
     hdo_theory_nc_eta_best(&a->nc, k->F.value, k->Gamma_0.value, T, &a->nc_eta_best, &a->nc_best);
     label(a, k->L);
     label(a, k->F);
@@ -237,7 +237,7 @@ static void non_convex(const hdo_study *s, hdo_assessment *a, const hdo_pop_spec
 static void published(hdo_assessment *a) {
     hdo_paper_params p = {.n0 = a->n0,
                           .n1 = a->n1,
-                          .d = a->constants.d,
+                          .d = a->constants.live,
                           .L = a->constants.L.value,
                           .ell = a->constants.ell.value,
                           .a_0 = a->constants.a_0.value,
@@ -280,7 +280,7 @@ static void helpful(hdo_assessment *a) {
     a->a0 = noise[1];
     if (a->n0 == 0 || a->n1 == 0 || !isfinite(a->a0 + a->a1) || !(a->a1 > 0.0)) return;
     a->help = hdo_theory_zo_help(a->n0, a->n1, a->a0, a->a1, sqrt(z[1]), sqrt(z[0]), a->sc.pop.B > 0.0);
-    a->rv_needed = hdo_theory_zo_rv(a->constants.d, a->n0, a->n1, sqrt(s[1]), sqrt(s[0]), sqrt(z[1]),
+    a->rv_needed = hdo_theory_zo_rv(a->constants.live, a->n0, a->n1, sqrt(s[1]), sqrt(s[0]), sqrt(z[1]),
                                     a->constants.balanced ? 2.0 : 3.0);
     a->early = hdo_theory_zo_early(a->sc_known ? &a->sc : &a->nc);
 }

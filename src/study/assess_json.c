@@ -16,6 +16,7 @@ static void put_constants(hdo_json *j, const hdo_assessment *a) {
     const hdo_constants *k = &a->constants;
     hdo__json_object(j, "constants");
     hdo__json_int(j, "d", (int64_t)k->d);
+    hdo__json_int(j, "live", (int64_t)k->live);
     hdo__json_bool(j, "quadratic", k->quad);
     hdo__json_bool(j, "convex", k->convex);
     hdo__json_bool(j, "balanced", k->balanced);

@@ -79,8 +79,11 @@ hdo_status hdo_study_create(hdo_study **out, const hdo_config *c, const hdo_stud
     if (st == HDO_OK) {
         const hdo_objective *f = s->run->objective;
         s->k.d = f->d;
-        for (int i = 0; i < f->n_tensors; i++)
-            s->k.d_max = f->tensors[i].len > s->k.d_max ? f->tensors[i].len : s->k.d_max;
+        s->k.live = hdo__objective_live(f);
+        for (int i = 0; i < f->n_tensors; i++) {
+            size_t lo = f->tensors[i].off, live = hdo__count_outside(f->idle, lo, lo + f->tensors[i].len);
+            s->k.live_max = live > s->k.live_max ? live : s->k.live_max;
+        }
         unknown(&s->k);
         s->k.balanced = is_balanced(s->run);
         s->k.convex = hdo__is_softmax_regression(c);

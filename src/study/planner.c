@@ -46,7 +46,7 @@ static double evaluate(const desk *q, hdo_plan_option *o, double eta, double rat
     hdo_estimator s = q->est;
     s.rv = o->rv;
     double nu = step[1] / sqrt((double)q->k->d);
-    if (q->k->df.value > 0.0) nu = fmax(nu, hdo_theory_nu_best(q->k->d, q->k->L_F.value, q->k->df.value));
+    if (q->k->df.value > 0.0) nu = fmax(nu, hdo_theory_nu_best(q->k->live, q->k->L_F.value, q->k->df.value));
     s.nu = (hdo_choice){HDO_NUMBER, nu};
     hdo_est_const est[2] = {{.rho = 1.0}, {.rho = 1.0}};
     if (o->n0 > 0) est[1] = hdo__class_est(&s, q->k, step[1], &nu);
@@ -321,7 +321,7 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     p->a1 = q.sigma[0] * q.sigma[0];
     search(&q, p);
     p->threshold = 2.0 + (double)p->best.n0 / (double)p->fleet.fo;
-    p->rv_needed = hdo_theory_zo_rv(s->k.d, p->fleet.zo, p->fleet.fo, q.sigma[1], q.sigma[0], q.varsigma[1],
+    p->rv_needed = hdo_theory_zo_rv(s->k.live, p->fleet.zo, p->fleet.fo, q.sigma[1], q.sigma[0], q.varsigma[1],
                                     s->k.balanced ? 2.0 : 3.0);
     explain(&q, p);
     st = simulate(&q, c, p, hooks, e);
