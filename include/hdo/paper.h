@@ -98,6 +98,7 @@ typedef struct hdo_claim_result { /* one part of a claim on one experiment */
     const char *text;             /* what is claimed */
     const char *quantity;         /* what was compared: "val/loss_mean, last tenth" */
     hdo_verdict verdict;
+    int lean; /* 1, -1: the means (or the numbers of diverged runs) are as claimed, or the other way; 0: neither */
     hdo_difference d; /* a - b; for one-sided statements about one curve b is the limit */
     char note[160];   /* diverged, not run, where curves cross, ... */
 } hdo_claim_result;

@@ -223,12 +223,18 @@ static hdo_verdict below(const hdo_difference *d) { /* d: value minus limit */
     return d->high < 0.0 ? HDO_HOLDS : d->low > 0.0 ? HDO_FAILS : HDO_UNDECIDED;
 }
 
+/* What is left to say without confidence: which way the means go. */
+static int lean(double more, int sign) {
+    return more > 0.0 ? sign : more < 0.0 ? -sign : 0;
+}
+
 static void judge_one(const row *r, const sample *a, const sample *b, int sign, hdo_claim_result *out) {
     double v[RUNS_MAX], limit[RUNS_MAX];
     int n = a->n;
     if (r->kind != VANISHES && r->kind != SIMILAR) {
         out->d = hdo_compare_values(a->v, a->seed, a->n, b->v, b->seed, b->n);
         out->verdict = by_sign(&out->d, sign);
+        out->lean = lean(out->d.a - out->d.b, sign);
         return;
     }
     if (r->kind == SIMILAR) {
@@ -240,6 +246,11 @@ static void judge_one(const row *r, const sample *a, const sample *b, int sign, 
     for (int i = 0; i < n; i++) limit[i] = r->limit;
     out->d = hdo_compare_values(v, a->seed, n, limit, a->seed, n);
     out->verdict = below(&out->d);
+    out->lean = lean(out->d.a - out->d.b, -1);
+}
+
+static double lost(const sample *s) {
+    return s->diverged > 0 ? (double)s->diverged / (s->diverged + s->n) : 0.0;
 }
 
 /* Diverged runs decide before any number does. */
@@ -253,6 +264,7 @@ static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_c
     bool a_all = a->n == 0 && a->diverged > 0, b_all = b->n == 0 && b->diverged > 0;
     bool a_worse = r->kind == SLOWER || r->kind == ROUGHER; /* the claim is that a is the worse one */
     out->verdict = HDO_UNDECIDED;
+    out->lean = lean(lost(a) - lost(b), a_worse ? 1 : -1);
     if (r->kind == VANISHES || r->kind == SIMILAR) {
         out->verdict = HDO_FAILS;
     } else if (a->diverged > 0 && b->diverged == 0) {

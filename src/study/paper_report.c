@@ -10,9 +10,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "hdo/paper.h"
 #include "report/gnuplot.h"
 #include "report/page.h"
+#include "study/paper_internal.h"
 
 enum { PATH_CAP = HDO_PATH_MAX + 64, TEXT_MAX = 4 << 20 };
 
@@ -141,6 +141,7 @@ static char *claims_json(const hdo_paper_case *k, const hdo_claim_result *r, int
         hdo__json_text(&j, "text", r[i].text);
         hdo__json_text(&j, "quantity", r[i].quantity);
         hdo__json_text(&j, "verdict", hdo_verdict_text(r[i].verdict));
+        hdo__json_int(&j, "lean", r[i].lean);
         hdo__json_int(&j, "n", d->n_a);
         hdo__json_real(&j, "a", d->a);
         hdo__json_real(&j, "a_se", d->a_se);
@@ -193,6 +194,13 @@ hdo_status hdo_paper_tables(const hdo_paper_case *k, hdo_error *e) {
 
 typedef void (*case_fn)(FILE *f, const hdo_paper_case *k, const char *dir);
 
+bool hdo__paper_judged(const hdo_paper_case *k, char *dir, size_t cap) {
+    char path[PATH_CAP];
+    if (!hdo_paper_dir(k, -1, -1, dir, cap)) return false;
+    snprintf(path, sizeof path, "%s/claims.json", dir);
+    return hdo__path_exists(path);
+}
+
 /* Every case that has been run, in the order of the tables. */
 static int each_case(const char *root, FILE *f, case_fn fn) {
     int found = 0;
@@ -201,36 +209,14 @@ static int each_case(const char *root, FILE *f, case_fn fn) {
             for (int r = 0; hdo_paper_reading_at(r) != NULL; r++) {
                 hdo_paper_case k = {
                     .x = hdo_paper_at(i), .reading = hdo_paper_reading_at(r), .quick = q == 1, .root = root};
-                char dir[HDO_PATH_MAX], path[PATH_CAP];
-                if (!hdo_paper_dir(&k, -1, -1, dir, sizeof dir)) continue;
-                snprintf(path, sizeof path, "%s/claims.json", dir);
-                if (!hdo__path_exists(path)) continue;
+                char dir[HDO_PATH_MAX];
+                if (!hdo__paper_judged(&k, dir, sizeof dir)) continue;
                 found++;
                 if (fn != NULL) fn(f, &k, dir);
             }
         }
     }
     return found;
-}
-
-static void put_overview_row(FILE *f, const hdo_paper_case *k, const char *dir) {
-    hdo_claim_result r[HDO_CLAIM_PARTS_MAX];
-    int n = 0;
-    (void)dir;
-    if (k->quick || hdo_paper_claims(k, r, &n, NULL) != HDO_OK) return;
-    for (int c = 1; hdo_claim_text(c) != NULL; c++) {
-        int parts = 0, holds = 0, fails = 0;
-        for (int i = 0; i < n; i++) {
-            if (r[i].claim != c) continue;
-            parts++;
-            holds += r[i].verdict == HDO_HOLDS;
-            fails += r[i].verdict == HDO_FAILS;
-        }
-        if (parts > 0) {
-            fprintf(f, "| %d | %s | %s | %s | %d | %d | %d |\n", c, k->x->id, k->reading->name,
-                    hdo_verdict_text(hdo_claim_verdict(r, n, c)), holds, fails, parts - holds - fails);
-        }
-    }
 }
 
 static void put_file(FILE *f, const char *dir, const char *name) {
@@ -259,11 +245,11 @@ static void put_case_markdown(FILE *f, const hdo_paper_case *k, const char *dir)
 }
 
 static void put_markdown(FILE *f, const char *root) {
-    fputs("| claim | experiment | reading | verdict | parts that hold | do not | undecided "
-          "|\n|---|---|---|---|---|---|---|\n",
+    fputs("Verdicts at 95 % confidence over seeds for every reading run in full: *holds*, *no* (does not hold), *?* "
+          "(undecided; *yes?* and *no?*: undecided, but the means are as claimed, or the other way). A claim (bold) "
+          "holds if all its parts do; lines behind the last claim are not the paper's.\n\n",
           f);
-    each_case(root, f, put_overview_row);
-    fputs("\n", f);
+    hdo__paper_matrix(f, root, false);
     each_case(root, f, put_case_markdown);
 }
 
@@ -370,8 +356,10 @@ hdo_status hdo_paper_report(const char *root, const char *html, const char *mark
             fputs("<ul>\n", t.f);
             each_case(root, t.f, put_contents);
             fputs("</ul>\n<p>Verdicts are at 95 % confidence over seeds (Student, seeds compared in pairs), each part "
-                  "by itself.</p>\n",
+                  "by itself; yes? and no?: undecided, but the means are as claimed, or the other way. A claim (bold) "
+                  "holds if all its parts do.</p>\n",
                   t.f);
+            hdo__paper_matrix(t.f, root, true);
             each_case(root, t.f, put_case_html);
             hdo__page_end(t.f);
         }
