@@ -2,8 +2,9 @@
  *
  * What a run is made of. Only the files of this folder see it; a part never receives an hdo_run.
  *
- *   wire.c     configuration -> objects       run.c      the loop          life.c   create, resume, destroy, views
- *   check.c    cross-field sense, names       rundir.c   folder, manifest, summary
+ *   wire.c     configuration -> objects       run.c       the loop          life.c   create, resume, destroy, views
+ *   check.c    cross-field sense, names       step.c      a step            rundir.c folder, manifest, summary
+ *                                             own_time.c  the same, where ranks do not wait for each other
  */
 #ifndef HDO_RUN_RUN_INTERNAL_H
 #define HDO_RUN_RUN_INTERNAL_H
@@ -31,7 +32,7 @@ typedef struct hdo_class { /* a class of nodes, wired */
     double noise;  /* E|G - E G|^2 of one node, as measured; 1 before */
 } hdo_class;
 
-typedef struct hdo_node_result { /* what a local step leaves behind for run.c to add up, in node order */
+typedef struct hdo_node_result { /* what a local step leaves behind for step.c to add up, in node order */
     double loss, g2;
     int64_t forward, backward, jvp;
     hdo_status status;
@@ -100,6 +101,18 @@ struct hdo_run {
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
 void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
 int hdo__class_of(const hdo_run *r, int node);
+
+/* A step of all nodes (step.c), and its parts, which a step in the rank's own time (own_time.c) is made of too. */
+hdo_status hdo__run_step(hdo_run *r, hdo_error *e);
+void hdo__run_choose(hdo_run *r, hdo_plan *plan);            /* who steps, and whom of them this rank has */
+void hdo__run_local_steps(hdo_run *r, const hdo_plan *plan); /* estimate and move, for those this rank has */
+bool hdo__run_collect(hdo_run *r, hdo_status *st);           /* adds up what they left; false: not finite */
+unsigned hdo__run_opinion(const hdo_run *r);                 /* HDO_SAY_*: the clock, and what the caller wants */
+hdo_status hdo__run_own_step(hdo_run *r, hdo_error *e);
+void hdo__run_evaluate_own(hdo_run *r);
+hdo_status hdo__run_put_row(hdo_run *r, hdo_error *e); /* r->row, to sinks and hooks */
+hdo_stop hdo__run_judge_row(const hdo_run *r);         /* what r->row means for the run */
+
 hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a);
 
 bool hdo__run_due(const hdo_run *r); /* is an evaluation due at this step? */
