@@ -45,7 +45,7 @@ static void test_paper_configurations(void **state) {
             }
         }
     }
-    assert_int_equal(n, 2 * 11 * (6 + 4 + 4 + 5 + 5 + 9 + 5));
+    assert_int_equal(n, 2 * 12 * (6 + 4 + 4 + 5 + 5 + 9 + 5));
     hdo_paper_case k = case_of("e1", "he-per-tensor", "x");
     assert_int_equal(hdo_paper_config(&k, 2, 0, c, NULL), HDO_OK);
     assert_string_equal(c->population[0].estimator, "fd");

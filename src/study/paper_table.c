@@ -149,6 +149,11 @@ static const hdo_paper_experiment experiments[] = {
 static const hdo_paper_reading readings[] = {
     {"text", "", "what the paper says", {NULL}, NULL},
     {"authors", "-authors", "what its authors' published code does", {NULL}, NULL},
+    {"authors-models",
+     "",
+     "text, but the authors' models, which keep their buffers to themselves",
+     {"model.reading=authors", "model.buffers=private", NULL},
+     NULL},
     {"he", "", "text, but He initialisation", {"model.init=he", NULL}, NULL},
     {"per-tensor", "", "text, but directions drawn tensor by tensor", {"zo.directions=per-tensor", NULL}, NULL},
     {"he-per-tensor", "", "text, but both of the above", {"model.init=he", "zo.directions=per-tensor", NULL}, NULL},
