@@ -210,6 +210,14 @@ static void test_paper_verdicts_of_diverged_runs(void **state) {
     assert_int_equal(hdo_paper_claims(&k, r, &n, NULL), HDO_OK);
     assert_int_equal(part(r, n, "16 ZO are slower than 8 FO + 8 ZO")->verdict, HDO_UNDECIDED);
     assert_int_equal(part(r, n, "16 ZO are slower than 8 FO + 8 ZO")->lean, 1);
+    k = case_of("e7", "he", root); /* one seed */
+    fake(&k, 0, 0, fine);
+    fake(&k, 2, 0, slow);
+    fake(&k, 4, 0, lost);
+    assert_int_equal(hdo_paper_claims(&k, r, &n, NULL), HDO_OK);
+    for (int i = 0; i < n; i++) assert_int_equal(r[i].verdict, HDO_UNDECIDED);
+    assert_int_equal(part(r, n, "16 ZO are slower than 8 FO + 8 ZO")->lean, 1);
+    assert_int_equal(part(r, n, "16 ZO: the same")->lean, -1);
     k = case_of("e5", "text", root);
     for (int seed = 0; seed < 3; seed++) {
         fake(&k, 0, seed, (shape){0.5, 2.0, 200, 0.001, 0.001, 0});

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A step of this rank in its own time (mpi.async): its nodes step, average with whoever is there (async.c), and are
- * evaluated at their own step; rank 0 puts the rows of figures together as their parts come in. Nobody waits for anybody
- * before the end.
+ * evaluated at their own step; rank 0 puts the rows of figures together as their parts come in. Nobody waits for
+ * anybody before the end.
  */
 #include <string.h>
 

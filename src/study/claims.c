@@ -10,7 +10,8 @@
  *   VANISHES   spread over nodes in the last tenth, over its largest value in the run, is below the limit
  *   SIMILAR    |a - b| / b of the final loss is below the limit
  *
- * A diverged run is worse than any finite one. Where both curves diverge in every seed the claim does not hold.
+ * A diverged run is worse than any finite one. Where both curves diverge in every seed the claim does not hold. One
+ * seed decides nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -253,7 +254,7 @@ static double lost(const sample *s) {
     return s->diverged > 0 ? (double)s->diverged / (s->diverged + s->n) : 0.0;
 }
 
-/* Diverged runs decide before any number does. */
+/* Diverged runs decide before any number does, unless there is only one seed. */
 static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_claim_result *out) {
     if (a->diverged == 0 && b->diverged == 0) return false;
     int len = snprintf(out->note, sizeof out->note, "diverged: %d of %d (%s)", a->diverged, a->diverged + a->n, r->a);
@@ -274,6 +275,7 @@ static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_c
     } else if (a_all && b_all) {
         out->verdict = HDO_FAILS; /* neither converges: more seeds would not help */
     }
+    if (a->n + a->diverged < 2) out->verdict = HDO_UNDECIDED;
     return true;
 }
 
