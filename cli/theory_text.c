@@ -50,7 +50,9 @@ static void constant(const char *name, const char *meaning, hdo_constant c) {
 
 void cli_print_constants(const hdo_config *c, const hdo_constants *k) {
     heading("Constants of the problem");
-    printf("  %s, d = %zu, %s, %s\n", c->model.name, k->d,
+    printf("  %s, d = %zu", c->model.name, k->d);
+    if (k->live < k->d) printf(" (a loss depends on %zu)", k->live);
+    printf(", %s, %s\n",
            k->quad     ? "quadratic"
            : k->convex ? "convex"
                        : "not convex",

@@ -42,10 +42,6 @@ static size_t window_end(const hdo_dirs *u) {
     return u->hi > 0 ? u->hi : u->d;
 }
 
-size_t hdo__dirs_live(const hdo_dirs *u) {
-    return hdo__count_outside(u->idle, u->lo, window_end(u));
-}
-
 void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
     assert(off + len <= u->d);
     if (u->dist == HDO_DIST_AXES) {
@@ -68,7 +64,7 @@ void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out
 
 void hdo__dirs_sphere_scale(const hdo_dirs *u, int k, float *scale) {
     float tile[TILE];
-    double live = (double)hdo__dirs_live(u);
+    double live = (double)hdo__count_outside(u->idle, u->lo, window_end(u));
     for (int r = 0; r < k; r++) {
         hdo_stream s = u->s;
         s.sub = (uint32_t)(u->scale_from + r);

@@ -29,9 +29,6 @@ enum { HDO_DIST_AXES = 100 }; /* beside the distributions a user can choose: coo
 /* Writes u_r[off .. off + len) to out. */
 void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out);
 
-/* Coordinates of the window where directions are not zero. */
-size_t hdo__dirs_live(const hdo_dirs *u);
-
 /* Sphere only: fills scale[0 .. k) for the directions from u->scale_from on (a pass over k x d numbers), so that
  * u->scale can point at it. */
 void hdo__dirs_sphere_scale(const hdo_dirs *u, int k, float *scale);
