@@ -15,9 +15,12 @@
 #include "base/vec.h"
 #include "objective/logreg.h"
 
-/* A pivot below this part of the largest diagonal entry is round-off: the Gram matrix is good to 1e-16, so a kept
- * column of Q is orthonormal to 1e-5 at worst, and what is dropped changes a logit by 3e-6 of its size at worst. */
+/* A pivot below this part of its own diagonal entry is round-off: the Gram matrix is good to 1e-16, so a kept column of
+ * Q is orthonormal to 1e-5 at worst, and what is dropped changes a logit by 3e-6 of its size at worst. Its own, not the
+ * largest: a sample with features of order one counts beside one with features of order 1e8. */
 #define RANK_TOL 1e-11
+/* Beyond this e^t leaves the range of a double. */
+#define LARGE_CHANGE 700.0
 
 typedef struct span_state {
     bool weight, bias; /* which columns of X count */
@@ -26,6 +29,7 @@ typedef struct span_state {
     double *L;         /* (B, m) with leading dimension B */
     float *Lf;         /* the same in float, for products */
     double *prob;      /* (B, C) softmax at x */
+    double *log_prob;  /* (B, C) its logarithm, also where the softmax is 0 in double */
     double *delta;     /* (B, C) scratch */
     float *coef;       /* (B, C) scratch */
 } span_state;
@@ -34,7 +38,7 @@ static size_t lr_span_bytes(const hdo_objective *o, int batch) {
     const hdo_logreg *f = (const hdo_logreg *)o;
     size_t B = (size_t)batch, n = B * (size_t)f->C;
     return hdo__arena_round(sizeof(span_state)) + hdo__arena_round(B * sizeof(int)) +
-           2 * hdo__arena_round(B * B * sizeof(double)) + 2 * hdo__arena_round(n * sizeof(double)) +
+           2 * hdo__arena_round(B * B * sizeof(double)) + 3 * hdo__arena_round(n * sizeof(double)) +
            hdo__arena_round(n * sizeof(float)) + 2 * hdo__arena_round(B * sizeof(double)) +
            hdo__arena_round(B * B * sizeof(float));
 }
@@ -44,20 +48,25 @@ static int lr_span_most(const hdo_objective *o, int batch) {
     return (batch < f->p + 1 ? batch : f->p + 1) * f->C;
 }
 
-/* K (B, B) -> L (B, m), pivots; returns m. The largest remaining diagonal entry is the next pivot; a column is made
- * from the columns before it, so K is only read. diag (B) is scratch. */
+/* The next pivot: the largest remaining diagonal entry that is no round-off. B: there is none. */
+static size_t next_pivot(size_t B, const double *K, const double *diag) {
+    size_t top = B;
+    for (size_t i = 0; i < B; i++) {
+        bool counts = diag[i] > RANK_TOL * K[i * B + i];
+        if (counts && (top == B || diag[i] > diag[top])) top = i;
+    }
+    return top;
+}
+
+/* K (B, B) -> L (B, m), pivots; returns m. A column is made from the columns before it, so K is only read. diag (B) is
+ * scratch. */
 static int pivoted_cholesky(int n, const double *K, double *L, double *diag, int *pivot, int most) {
     size_t B = (size_t)n;
-    double largest = 0.0;
-    for (size_t i = 0; i < B; i++) {
-        diag[i] = K[i * B + i];
-        largest = diag[i] > largest ? diag[i] : largest;
-    }
+    for (size_t i = 0; i < B; i++) diag[i] = K[i * B + i];
     int m = 0;
     for (; m < n && m < most; m++) {
-        size_t top = 0, col = (size_t)m;
-        for (size_t i = 1; i < B; i++) top = diag[i] > diag[top] ? i : top;
-        if (!(diag[top] > RANK_TOL * largest)) break;
+        size_t top = next_pivot(B, K, diag), col = (size_t)m;
+        if (top == B) break;
         double root = sqrt(diag[top]);
         pivot[m] = (int)top;
         for (size_t i = 0; i < B; i++) {
@@ -73,16 +82,18 @@ static int pivoted_cholesky(int n, const double *K, double *L, double *diag, int
     return m;
 }
 
-static double softmax(int B, int C, const float *z, const int32_t *label, double *prob) {
+static double softmax(int B, int C, const float *z, const int32_t *label, double *prob, double *log_prob) {
     double sum = 0.0;
     for (int i = 0; i < B; i++) {
         const float *zi = z + (size_t)i * (size_t)C;
-        double *pi = prob + (size_t)i * (size_t)C, total = 0.0;
+        double *pi = prob + (size_t)i * (size_t)C, *li = log_prob + (size_t)i * (size_t)C, total = 0.0;
         float top = zi[0];
         for (int c = 1; c < C; c++) top = zi[c] > top ? zi[c] : top;
         for (int c = 0; c < C; c++) total += pi[c] = exp((double)zi[c] - (double)top);
+        double log_total = log(total);
         for (int c = 0; c < C; c++) pi[c] /= total;
-        sum += log(total) + (double)top - (double)zi[label[i]];
+        for (int c = 0; c < C; c++) li[c] = (double)zi[c] - (double)top - log_total;
+        sum += log_total + (double)top - (double)zi[label[i]];
     }
     return sum / (double)B;
 }
@@ -98,10 +109,11 @@ static hdo_status lr_span_open(const hdo_objective *o, const hdo_batch *b, const
     memset(s->L, 0, B * B * sizeof(double));
     s->Lf = hdo__arena_floats(w->arena, B * B);
     s->prob = hdo__arena_doubles(w->arena, n);
+    s->log_prob = hdo__arena_doubles(w->arena, n);
     s->delta = hdo__arena_doubles(w->arena, n);
     s->coef = hdo__arena_floats(w->arena, n);
     hdo__logreg_logits(f, b->size, b->in, x, s->coef);
-    double loss = softmax(b->size, f->C, s->coef, b->label, s->prob) + hdo__logreg_regulariser(f, x);
+    double loss = softmax(b->size, f->C, s->coef, b->label, s->prob, s->log_prob) + hdo__logreg_regulariser(f, x);
 
     size_t mark = hdo__arena_mark(w->arena);
     double *K = hdo__arena_doubles(w->arena, B * B), *diag = hdo__arena_doubles(w->arena, B);
@@ -127,16 +139,28 @@ static inline double expm1_small(double a) {
     return a * (1.0 + a * (1.0 / 2.0) * (1.0 + a * (1.0 / 3.0) * q));
 }
 
-/* sum_c p_c (e^(t_c) - 1), without cancellation. */
-static double mean_expm1(int C, const double *prob, const double *t) {
+/* log sum_c e^(l_c + t_c) for any l and t: changes so large that nothing cancels. */
+static double log_sum_exp(int C, const double *l, const double *t) {
+    double top = l[0] + t[0], sum = 0.0;
+    for (int c = 1; c < C; c++) top = l[c] + t[c] > top ? l[c] + t[c] : top;
+    for (int c = 0; c < C; c++) sum += exp(l[c] + t[c] - top);
+    return top + log(sum);
+}
+
+/* log sum_c p_c e^(t_c), without cancellation: log(1 + sum_c p_c (e^(t_c) - 1)). */
+static double log_mean_exp(int C, const double *prob, const double *log_prob, const double *t) {
     double sum = 0.0, largest = 0.0;
     for (int c = 0; c < C; c++) largest = fabs(t[c]) > largest ? fabs(t[c]) : largest;
     if (largest <= 0.0625) {
         for (int c = 0; c < C; c++) sum += prob[c] * expm1_small(t[c]);
-    } else {
+    } else if (largest <= LARGE_CHANGE) {
         for (int c = 0; c < C; c++) sum += prob[c] * expm1(t[c]);
+        /* all of the weight fell away: what is left lies in classes that had next to none */
+        if (sum < -0.5) return log_sum_exp(C, log_prob, t);
+    } else {
+        return log_sum_exp(C, log_prob, t);
     }
-    return sum;
+    return log1p(sum);
 }
 
 /* delta (B, C) = nu L y', y (C, m): how the logits change. A matrix product when it is worth a call. */
@@ -168,7 +192,7 @@ static void lr_span_diff(const hdo_objective *o, const hdo_batch *b, const hdo_s
         logit_changes(f, s, b->size, nu, y + (size_t)r * C * (size_t)s->m);
         for (size_t i = 0; i < (size_t)b->size; i++) {
             const double *t = s->delta + i * C;
-            sum += log1p(mean_expm1(f->C, s->prob + i * C, t)) - t[b->label[i]];
+            sum += log_mean_exp(f->C, s->prob + i * C, s->log_prob + i * C, t) - t[b->label[i]];
         }
         diff[r] = sum / (double)b->size;
     }
