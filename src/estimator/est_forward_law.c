@@ -16,6 +16,11 @@
  * which has the law of z and z_t.g_t = s_t. So g is read once for its norms and once to be replaced by the estimate, z
  * never leaves the first-level cache, and there is no second vector. Sums are taken in the order of the tiles. Tiles no
  * loss depends on (f->idle) are passed over.
+ *
+ * A tile with |g_t| <= 2^-52 |g| keeps z_t = n_t. What it has in common with z.g is s_t/|g|, less than one rounding of
+ * the sum z.ghat in double, so the law is the same, and nothing is divided by the norm of a tile that underflows: the
+ * factor of g stays below 2^53 (|z_t| + sqrt(chi)), whatever the gradient. Such tiles are the rule in softmax
+ * regression with saturated classes, whose gradients are denormal beside others of order one.
  */
 #include <math.h>
 
@@ -33,6 +38,7 @@ typedef struct law_job {
     float *g;          /* (d) the gradient, then the estimate */
     double *norm2, *s; /* per tile */
     double a, b;       /* estimate = a g + b z */
+    double least;      /* tiles with |g_t|^2 up to this have no visible part in z.g */
 } law_job;
 
 static size_t tile_count(size_t len) {
@@ -96,7 +102,7 @@ static void mix_task(void *ctx, int task, hdo_work *w) {
         float *g = j->g + t.off;
         if (hdo__all_inside(j->u->idle, t.off, t.len)) continue;
         draw_tile(j, t, z);
-        double given = j->norm2[k] > 0.0 ? (j->s[k] - hdo__dot(t.len, z, g)) / j->norm2[k] : 0.0;
+        double given = j->norm2[k] > j->least ? (j->s[k] - hdo__dot(t.len, z, g)) / j->norm2[k] : 0.0;
         hdo__axpby(t.len, (float)j->b, z, (float)(j->a + j->b * given), g);
     }
 }
@@ -114,6 +120,7 @@ static void draw_block(law_job *j, double rv, double chi, hdo_team *team) {
     double norm = sqrt(norm2), root = sqrt(chi);
     j->a = (chi - root * along / norm) / rv;
     j->b = norm * root / rv;
+    j->least = 0x1p-104 * norm2;
     hdo__team_run(team, tasks, mix_task, j);
 }
 
