@@ -79,6 +79,41 @@ static void test_est_refuses_kinks(void **state) {
     bench_clear(&b);
 }
 
+/* Vectors can be shared only where there are vectors: exact laws have none. One node alone may say so. */
+static void test_est_refuses_shared_laws(void **state) {
+    (void)state;
+    static const struct {
+        const char *estimator, *other, *other_streams;
+        int count, other_count;
+        const char *use; /* NULL: accepted */
+    } cases[] = {{"forward-law", "fo", "independent", 2, 1, "forward-sim"},
+                 {"fd-law", "fo", "independent", 2, 1, "use estimator fd,"},
+                 {"forward-law", "forward-sim", "shared", 1, 1, "forward-sim"},
+                 {"forward-law", "forward-sim", "independent", 1, 9, NULL},
+                 {"forward-law", "fo", "shared", 1, 9, NULL}, /* fo draws nothing */
+                 {"forward-law", "forward-sim", "shared", 0, 9, NULL},
+                 {"forward-sim", "fo", "independent", 9, 1, NULL},
+                 {"fd", "forward", "shared", 9, 9, NULL}};
+    hdo_config *c = bench_get(sizeof *c);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        hdo_error e = {0};
+        hdo_config_default(c);
+        strcpy(c->population[0].estimator, cases[i].other);
+        strcpy(c->population[1].estimator, cases[i].estimator);
+        c->population[0].count = cases[i].other_count;
+        c->population[1].count = cases[i].count;
+        assert_int_equal(hdo_config_set(c, "population.fo.streams", cases[i].other_streams, HDO_FROM_FLAG, &e), HDO_OK);
+        assert_int_equal(hdo_config_set(c, "population.zo.streams", "shared", HDO_FROM_FLAG, &e), HDO_OK);
+        hdo_status st = hdo_config_check(c, &e);
+        if (st != (cases[i].use == NULL ? HDO_OK : HDO_E_CONFIG)) fail_msg("case %zu: %s", i, e.msg);
+        if (cases[i].use == NULL) continue;
+        assert_non_null(strstr(e.msg, "population.zo.streams is 'shared'"));
+        assert_non_null(strstr(e.msg, "population.zo.estimator is '"));
+        assert_non_null(strstr(e.msg, cases[i].use));
+    }
+    free(c);
+}
+
 /* Options reach the estimator, and the table keeps the ratio where the variance is finite. */
 static void test_est_options(void **state) {
     (void)state;
@@ -250,6 +285,7 @@ int main(void) {
         cmocka_unit_test(test_est_refuses_missing_oracles),
         cmocka_unit_test(test_est_refuses_laws),
         cmocka_unit_test(test_est_refuses_kinks),
+        cmocka_unit_test(test_est_refuses_shared_laws),
         cmocka_unit_test(test_est_options),
         cmocka_unit_test(test_est_memory_independent_of_rv),
         cmocka_unit_test(test_est_bits_independent_of_threads),

@@ -57,6 +57,31 @@ static void test_paper_configurations(void **state) {
     free(c);
 }
 
+/* The authors' code: literal vectors, alike on all nodes, tensor by tensor; but differences along whole vectors. */
+static void test_paper_authors(void **state) {
+    (void)state;
+    hdo_config *c = malloc(sizeof *c);
+    hdo_paper_case k = case_of("e1", "authors", "x");
+    for (int v = 0; v < k.x->n_variants; v++) {
+        assert_int_equal(hdo_paper_config(&k, v, 0, c, NULL), HDO_OK);
+        bool fd = strcmp(c->population[0].estimator, "fd") == 0;
+        assert_int_equal(fd, strncmp(k.x->variant[v].label, "fd", 2) == 0);
+        assert_int_equal(c->population[0].directions.id, fd ? HDO_DIRECTIONS_WHOLE : HDO_DIRECTIONS_PER_TENSOR);
+    }
+    for (int i = 1; hdo_paper_at(i) != NULL; i++) {
+        for (int reading = 0; reading < 2; reading++) {
+            k = case_of(hdo_paper_at(i)->id, reading == 0 ? "authors" : "shared-streams", "x");
+            assert_int_equal(hdo_paper_config(&k, k.x->n_variants - 1, 0, c, NULL), HDO_OK);
+            for (int p = 0; p < c->n_classes; p++) {
+                if (strcmp(c->population[p].name, "zo") != 0) continue;
+                assert_string_equal(c->population[p].estimator, "forward-sim");
+                assert_int_equal(c->population[p].streams.id, HDO_STREAMS_SHARED);
+            }
+        }
+    }
+    free(c);
+}
+
 static void test_paper_folders(void **state) {
     (void)state;
     char dir[HDO_PATH_MAX];
@@ -297,11 +322,9 @@ static void test_paper_stored_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paper_configurations),
-        cmocka_unit_test(test_paper_folders),
-        cmocka_unit_test(test_paper_claims_know_their_curves),
-        cmocka_unit_test(test_paper_verdicts),
-        cmocka_unit_test(test_paper_verdicts_of_diverged_runs),
+        cmocka_unit_test(test_paper_configurations), cmocka_unit_test(test_paper_authors),
+        cmocka_unit_test(test_paper_folders),        cmocka_unit_test(test_paper_claims_know_their_curves),
+        cmocka_unit_test(test_paper_verdicts),       cmocka_unit_test(test_paper_verdicts_of_diverged_runs),
         cmocka_unit_test(test_paper_stored_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

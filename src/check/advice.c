@@ -131,7 +131,8 @@ static void about_kind(const hdo_class_config *cc, hdo_check_result *r, int k) {
              "of the directions; streams: independent does.",
              c->name, (long long)cc->count);
     }
-    if (strcmp(cc->estimator, "forward-sim") == 0 && cc->distribution.id == HDO_DIST_GAUSSIAN && cc->rv > 4) {
+    if (strcmp(cc->estimator, "forward-sim") == 0 && cc->distribution.id == HDO_DIST_GAUSSIAN && cc->rv > 4 &&
+        (cc->streams.id != HDO_STREAMS_SHARED || cc->count < 2)) {
         note(r, HDO_CHECK_INFO, k,
              "Class '%s': forward-law draws the same random variable as forward-sim from one vector instead of %lld.",
              c->name, (long long)cc->rv);

@@ -67,6 +67,9 @@ hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_
 /* Refuses an estimator the objective cannot serve, with a sentence. */
 hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, const char *class_name, hdo_error *e);
 
+/* Refuses `streams: shared` where the estimators cannot have that joint law, with a sentence. */
+hdo_status hdo__streams_check(const hdo_config *c, hdo_error *e);
+
 /* All arena bytes of one estimate: the estimator's and the objective's. Does not grow with rv. */
 size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
 

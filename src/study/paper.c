@@ -65,6 +65,14 @@ static void restore_rates(hdo_config *c, const hdo_config *before) {
     }
 }
 
+/* In the authors' code a difference perturbs all tensors together with one vector; only the simulated forward mode goes
+ * tensor by tensor, and that is what their presets say. */
+static void join_tensors(const hdo_paper_reading *reading, hdo_config *c) {
+    for (int k = 0; k < c->n_classes && strcmp(reading->suffix, "-authors") == 0; k++) {
+        if (strcmp(c->population[k].estimator, "fd") == 0) c->population[k].directions.id = HDO_DIRECTIONS_WHOLE;
+    }
+}
+
 static hdo_status load_preset(hdo_config *c, const char *preset, hdo_error *e) {
     const char *yaml = hdo_preset(preset);
     if (yaml == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no preset '%s'", preset);
@@ -96,7 +104,10 @@ hdo_status hdo_paper_config(const hdo_paper_case *k, int variant, int64_t seed, 
     if (st == HDO_OK && k->quick) st = apply_all(c, k->x->quick, HDO_PAPER_SETS, e);
     if (st == HDO_OK && k->weights != NULL) st = set_one(c, "model.weights", k->weights, e);
     if (st == HDO_OK) st = hdo_config_population(c, v->population, e);
-    if (st == HDO_OK) restore_rates(c, before);
+    if (st == HDO_OK) {
+        restore_rates(c, before);
+        join_tensors(k->reading, c);
+    }
     free(before);
     snprintf(text, sizeof text, "%lld", (long long)seed);
     if (st == HDO_OK) st = set_one(c, "seed", text, e);
