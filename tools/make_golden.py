@@ -110,9 +110,9 @@ def small(name, authors):
     elif name == "mlp":
         steps = [flat] + hidden("fc1", 784, 128) + hidden("fc2", 128, 128) + last("fc3", 128)
     elif name == "cnn2":
-        c = 16 if authors else 8
-        steps = convolution("conv1", 1, 8, [pool]) + convolution("conv2", 8, c, [pool]) + [flat]
-        steps += hidden("fc1", c * 49, 128) + last("fc2", 128)
+        c, side = (16, 14) if authors else (8, 7)
+        steps = convolution("conv1", 1, 8, [] if authors else [pool]) + convolution("conv2", 8, c, [pool]) + [flat]
+        steps += hidden("fc1", c * side * side, 128) + last("fc2", 128)
     else:
         c2, c3 = (16, 32) if authors else (8, 8)
         steps = convolution("conv1", 1, 8, [] if authors else [pool]) + convolution("conv2", 8, c2, [pool])

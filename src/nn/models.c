@@ -59,7 +59,7 @@ static const struct {
     {"cnn2",
      "conv1: conv 8 3 pad 1, relu, pool 2, conv2: conv 8 3 pad 1, relu, pool 2, "
      "fc1: linear 128, relu, fc2: linear classes",
-     "conv1: conv 8 3 pad 1, bn1: batchnorm, relu, pool 2, conv2: conv 16 3 pad 1, bn2: batchnorm, relu, pool 2, "
+     "conv1: conv 8 3 pad 1, bn1: batchnorm, relu, conv2: conv 16 3 pad 1, bn2: batchnorm, relu, pool 2, "
      "fc1: linear 128, bn3: batchnorm, relu, fc2: linear classes, bn4: batchnorm, sigmoid"},
     {"cnn3",
      "conv1: conv 8 3 pad 1, relu, pool 2, conv2: conv 8 3 pad 1, relu, pool 2, conv3: conv 8 3 pad 1, relu, "
