@@ -326,6 +326,13 @@ static void test_run_schedules(void **state) {
     assert_true(hdo__schedule_lr(&s, 4) == 2.0);
     assert_true(fabs(hdo__schedule_lr(&s, 54) - 1.0) < 1e-12);
     assert_true(hdo__schedule_lr(&s, 103) < 0.001);
+    hdo_schedule a = s; /* the authors': step W + k has cos(pi (k + 1) / T), so the last one is 0 */
+    a.kind = HDO_SCHEDULE_COSINE_AUTHORS;
+    for (int t = 0; t < 4; t++) assert_true(hdo__schedule_lr(&a, t) == hdo__schedule_lr(&s, t));
+    for (int k = 0; k < 100; k++)
+        assert_true(fabs(hdo__schedule_lr(&a, 4 + k) - (1.0 + cos(acos(-1.0) * (k + 1) / 100.0))) < 1e-12);
+    assert_true(hdo__schedule_lr(&a, 4) < hdo__schedule_lr(&s, 4));
+    assert_true(hdo__schedule_lr(&a, 103) == 0.0);
     double points[] = {0.0, 1.0, 10.0, 3.0, 20.0, 0.5};
     s = (hdo_schedule){.kind = HDO_SCHEDULE_FILE, .lr = 1.0, .warmup = 2, .n_points = 3, .point = points};
     assert_true(hdo__schedule_lr(&s, 0) == 0.5);

@@ -37,7 +37,7 @@ enum { HDO_PRETEXT_NONE = 1, HDO_PRETEXT_ROTATION };
 enum { HDO_NU_ETA_SQRT_D = 1 };
 enum { HDO_LR_BALANCED = 1, HDO_LR_THEOREM };
 enum { HDO_MOMENTUM_EMA = 1, HDO_MOMENTUM_HEAVY_BALL };
-enum { HDO_SCHEDULE_CONSTANT = 1, HDO_SCHEDULE_COSINE, HDO_SCHEDULE_FILE };
+enum { HDO_SCHEDULE_CONSTANT = 1, HDO_SCHEDULE_COSINE, HDO_SCHEDULE_FILE, HDO_SCHEDULE_COSINE_AUTHORS };
 enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR };
 enum { HDO_STREAMS_INDEPENDENT = 1, HDO_STREAMS_SHARED };
 enum { HDO_DIST_GAUSSIAN = 1, HDO_DIST_SPHERE, HDO_DIST_RADEMACHER };
@@ -114,7 +114,7 @@ typedef struct hdo_class_config {
     double momentum;
     hdo_choice momentum_kind; /* ema | heavy-ball */
     double weight_decay;
-    hdo_choice schedule; /* constant | cosine | file */
+    hdo_choice schedule; /* constant | cosine | cosine-authors | file */
     char schedule_file[HDO_PATH_MAX];
     hdo_choice directions;               /* whole | per-tensor */
     hdo_choice streams;                  /* independent | shared */

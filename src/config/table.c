@@ -76,6 +76,7 @@ static const hdo_word lr_words[] = {WORD("balanced", HDO_LR_BALANCED), WORD("the
 static const hdo_word momentum_words[] = {WORD("ema", HDO_MOMENTUM_EMA), WORD("heavy-ball", HDO_MOMENTUM_HEAVY_BALL),
                                           WORDS_END};
 static const hdo_word schedule_words[] = {WORD("constant", HDO_SCHEDULE_CONSTANT), WORD("cosine", HDO_SCHEDULE_COSINE),
+                                          WORD("cosine-authors", HDO_SCHEDULE_COSINE_AUTHORS),
                                           WORD("file", HDO_SCHEDULE_FILE), WORDS_END};
 static const hdo_word directions_words[] = {WORD("whole", HDO_DIRECTIONS_WHOLE),
                                             WORD("per-tensor", HDO_DIRECTIONS_PER_TENSOR), WORDS_END};
@@ -254,7 +255,9 @@ static const hdo_option class_options[] = {
     REAL(T, momentum, 0, 0.999999, NULL, "m: weight of the past in the direction of the step"),
     CHOICE(T, momentum_kind, momentum_words, "ema: g = m g + (1-m) G, as in the text; heavy-ball: g = m g + G"),
     REAL(T, weight_decay, 0, 1e3, NULL, "coefficient of x added to the gradient"),
-    CHOICE(T, schedule, schedule_words, "learning rate after the warm-up: constant, cosine to 0, or from a file"),
+    CHOICE(T, schedule, schedule_words,
+           "learning rate after the warm-up: constant, cosine to 0 (cosine-authors: one step ahead of it), or from a "
+           "file"),
     TEXT(T, schedule_file, NULL,
          "schedule file: lines \"step rate\", steps rising; linear in between, constant after the last"),
     CHOICE(T, directions, directions_words, "one random vector over all coordinates, or one per tensor (authors)"),

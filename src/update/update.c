@@ -22,9 +22,10 @@ static double from_points(const hdo_schedule *s, double t) {
 double hdo__schedule_lr(const hdo_schedule *s, int64_t t) {
     if (t < s->warmup) return s->lr * (double)(t + 1) / (double)s->warmup;
     if (s->n_points > 0) return from_points(s, (double)(t - s->warmup));
-    if (s->kind == HDO_SCHEDULE_COSINE && s->steps > 0) {
+    bool ahead = s->kind == HDO_SCHEDULE_COSINE_AUTHORS; /* their scheduler has moved on once before step W */
+    if ((s->kind == HDO_SCHEDULE_COSINE || ahead) && s->steps > 0) {
         double pi = 3.14159265358979323846;
-        return s->lr * 0.5 * (1.0 + cos(pi * (double)(t - s->warmup) / (double)s->steps));
+        return s->lr * 0.5 * (1.0 + cos(pi * (double)(t - s->warmup + ahead) / (double)s->steps));
     }
     return s->lr;
 }

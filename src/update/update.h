@@ -17,7 +17,8 @@ typedef struct hdo_schedule {
     int kind; /* HDO_SCHEDULE_* */
     double lr;
     int64_t warmup; /* W: rises linearly over steps 0 .. W-1 */
-    int64_t steps;  /* T: cosine falls to 0 over the T steps after the warm-up */
+    int64_t steps;  /* T: cosine falls to 0 over the T steps after the warm-up: step W + k has cos(pi k / T), or
+                     cos(pi (k + 1) / T) as in the authors' code */
     int n_points;   /* file: (step, rate) pairs, steps rising; owned */
     double *point;  /* (n_points, 2) */
 } hdo_schedule;
