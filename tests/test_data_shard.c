@@ -197,6 +197,28 @@ static void test_sampler_passes_without_replacement(void **state) {
     hdo__shards_destroy(s);
 }
 
+/* Fixed order: pass e is pass 0, whatever the batch; and pass 0 is that of the shuffled sequence. */
+static void test_sampler_fixed_order(void **state) {
+    (void)state;
+    const hdo_dataset ds = fake(1003);
+    const int64_t count[1] = {3};
+    hdo_shards *s = make(HDO_SPLIT_COPIES, 0, 1, 1, count, &ds);
+    enum { B = 7 };
+    for (int node = 0; node < 3; node++) {
+        const int64_t n = hdo__shard_count(s, node);
+        int64_t *first = malloc((size_t)(n + B) * sizeof *first), *all = malloc((size_t)(4 * n + B) * sizeof *all);
+        for (int64_t t = 0; t * B < n; t++) hdo__sampler_batch(s, 1, node, t, B, first + t * B);
+        hdo__shards_fix_order(s);
+        for (int64_t t = 0; t * B < 4 * n; t++) hdo__sampler_batch(s, 1, node, t, B, all + t * B);
+        for (int64_t k = 0; k < 4 * n; k++) assert_int_equal(all[k], first[k % n]);
+        free(first);
+        free(all);
+        hdo__shards_destroy(s);
+        s = make(HDO_SPLIT_COPIES, 0, 1, 1, count, &ds);
+    }
+    hdo__shards_destroy(s);
+}
+
 static void test_sampler_any_batch_by_address(void **state) {
     (void)state;
     const hdo_dataset ds = fake(50000);
@@ -216,11 +238,9 @@ static void test_sampler_any_batch_by_address(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split_is_a_partition_of_each_class),
-        cmocka_unit_test(test_split_balance),
-        cmocka_unit_test(test_split_label_skew_grows_as_alpha_falls),
-        cmocka_unit_test(test_split_refuses_nonsense),
-        cmocka_unit_test(test_sampler_passes_without_replacement),
+        cmocka_unit_test(test_split_is_a_partition_of_each_class),    cmocka_unit_test(test_split_balance),
+        cmocka_unit_test(test_split_label_skew_grows_as_alpha_falls), cmocka_unit_test(test_split_refuses_nonsense),
+        cmocka_unit_test(test_sampler_passes_without_replacement),    cmocka_unit_test(test_sampler_fixed_order),
         cmocka_unit_test(test_sampler_any_batch_by_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -318,6 +318,25 @@ static void test_run_update_skips_zeros(void **state) {
     hdo__team_clear(&team);
 }
 
+/* Within the first pass over a shard the order is the same; from the second on it is not. */
+static void test_run_reshuffle(void **state) {
+    (void)state;
+    for (int steps = 5; steps <= 10; steps += 5) { /* 20 samples, batch 4: one pass, two passes */
+        hdo_config c;
+        char hex[2][65], text[8];
+        for (int fixed = 0; fixed < 2; fixed++) {
+            base_config(&c, "logistic", "1fo");
+            set(&c, "data.train", "20");
+            set(&c, "population.fo.batch", "4");
+            set(&c, "data.reshuffle", fixed ? "false" : "true");
+            snprintf(text, sizeof text, "%d", steps);
+            set(&c, "steps", text);
+            fingerprint(&c, hex[fixed]);
+        }
+        assert_int_equal(strcmp(hex[0], hex[1]) == 0, steps == 5);
+    }
+}
+
 static void test_run_schedules(void **state) {
     (void)state;
     hdo_schedule s = {.kind = HDO_SCHEDULE_COSINE, .lr = 2.0, .warmup = 4, .steps = 100};
@@ -449,6 +468,7 @@ int main(void) {
         cmocka_unit_test(test_run_stops_at_target_and_by_request),
         cmocka_unit_test(test_run_refuses_impossible_configurations),
         cmocka_unit_test(test_run_matches_exact_expectations),
+        cmocka_unit_test(test_run_reshuffle),
         cmocka_unit_test(test_run_schedules),
         cmocka_unit_test(test_run_update_skips_zeros),
         cmocka_unit_test(test_run_weighted_average),

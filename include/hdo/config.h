@@ -93,6 +93,7 @@ typedef struct hdo_data_config {
     hdo_choice split;   /* copies | single | shared | dirichlet(alpha) | shards(k) */
     hdo_choice scaling; /* normalised | unit */
     hdo_choice pretext; /* none | rotation */
+    bool reshuffle;     /* every pass over a shard in another order, or all in the order of the first */
     bool augment;       /* cifar10: random crop with padding 4, horizontal flip */
     int64_t train;      /* use only the first that many training samples; 0: all. synthetic: how many to make */
     int64_t val;        /* the same for validation */

@@ -33,6 +33,7 @@ static hdo_status open_objective(hdo_lab *l, hdo_error *e) {
         }
         st = hdo__shards_create(&l->shards, &c->data.split, (uint64_t)c->seed, c->n_classes, count, l->train, e);
         if (st != HDO_OK) return st;
+        if (!c->data.reshuffle) hdo__shards_fix_order(l->shards);
     }
     hdo_problem p = {.config = c, .train = l->train, .val = l->val, .n = l->n};
     return entry->create(&p, &l->f, e);

@@ -153,6 +153,7 @@ static const hdo_option data_options[] = {
     CHOICE(T, scaling, scaling_words, "inputs to mean 0 and deviation 1, or to [0, 1]; it changes results a lot"),
     CHOICE(T, pretext, pretext_words,
            "rotation: labels are forgotten; images are turned, and the model says by how many quarters"),
+    BOOL(T, reshuffle, "every pass of a node over its samples is shuffled anew; false: all as the first (authors)"),
     BOOL(T, augment, "cifar10: random crop with padding 4 and horizontal flip"),
     INT(T, train, 0, SAMPLES_MAX, "samples",
         "use only the first that many training samples; 0: all. synthetic: how many to make; 0: its own choice"),
@@ -362,6 +363,7 @@ static void data_default(hdo_data_config *d) {
     put_word(&d->split, HDO_SPLIT_COPIES);
     put_word(&d->scaling, HDO_SCALING_NORMALISED);
     put_word(&d->pretext, HDO_PRETEXT_NONE);
+    d->reshuffle = true;
     d->classes = 10;
     d->features = 32;
     d->separation = 3.0;

@@ -34,6 +34,7 @@ typedef struct group { /* nodes that share one copy */
 
 struct hdo_shards {
     bool shared;
+    bool fixed; /* all passes in the order of the first */
     int64_t N;
     int n_groups;
     group g[HDO_CLASSES_MAX];
@@ -46,6 +47,14 @@ void hdo__shards_destroy(hdo_shards *s) {
         free(s->g[k].start);
     }
     free(s);
+}
+
+void hdo__shards_fix_order(hdo_shards *s) {
+    s->fixed = true;
+}
+
+bool hdo__shards_order_fixed(const hdo_shards *s) {
+    return s->fixed;
 }
 
 /* ---- by label ---- */

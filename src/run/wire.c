@@ -64,6 +64,7 @@ static hdo_status wire_data(hdo_run *r, hdo_error *e) {
         st = hdo__shards_create(&r->shards, &r->config.data.split, (uint64_t)r->config.seed, r->config.n_classes, count,
                                 r->train, e);
         if (st != HDO_OK) return st;
+        if (!r->config.data.reshuffle) hdo__shards_fix_order(r->shards);
     }
     hdo_problem p = {.config = &r->config, .train = r->train, .val = r->val, .n = r->transport->n};
     return entry->create(&p, &r->objective, e);
