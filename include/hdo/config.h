@@ -34,6 +34,7 @@ enum { HDO_MASK_SHARED = 1, HDO_MASK_FRESH };
 enum { HDO_SPLIT_COPIES = 1, HDO_SPLIT_SINGLE, HDO_SPLIT_SHARED, HDO_SPLIT_DIRICHLET, HDO_SPLIT_SHARDS };
 enum { HDO_SCALING_NORMALISED = 1, HDO_SCALING_UNIT };
 enum { HDO_PRETEXT_NONE = 1, HDO_PRETEXT_ROTATION };
+enum { HDO_LAW_UNIFORM = 1, HDO_LAW_AUTHORS };
 enum { HDO_NU_ETA_SQRT_D = 1 };
 enum { HDO_LR_BALANCED = 1, HDO_LR_THEOREM };
 enum { HDO_MOMENTUM_EMA = 1, HDO_MOMENTUM_HEAVY_BALL };
@@ -101,6 +102,7 @@ typedef struct hdo_data_config {
     int64_t features;   /* synthetic: input dimension */
     double separation;  /* synthetic: distance between class means in standard deviations */
     int64_t positions;  /* brackets: padded length */
+    hdo_choice law;     /* brackets: uniform | authors */
     int64_t data_seed;  /* synthetic, brackets: seed of the generator, apart from the run's seed */
 } hdo_data_config;
 

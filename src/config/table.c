@@ -71,6 +71,7 @@ static const hdo_word scaling_words[] = {WORD("normalised", HDO_SCALING_NORMALIS
                                          WORDS_END};
 static const hdo_word pretext_words[] = {WORD("none", HDO_PRETEXT_NONE), WORD("rotation", HDO_PRETEXT_ROTATION),
                                          WORDS_END};
+static const hdo_word law_words[] = {WORD("uniform", HDO_LAW_UNIFORM), WORD("authors", HDO_LAW_AUTHORS), WORDS_END};
 static const hdo_word nu_words[] = {WORD("eta/sqrt(d)", HDO_NU_ETA_SQRT_D), WORDS_END};
 static const hdo_word lr_words[] = {WORD("balanced", HDO_LR_BALANCED), WORD("theorem", HDO_LR_THEOREM), WORDS_END};
 static const hdo_word momentum_words[] = {WORD("ema", HDO_MOMENTUM_EMA), WORD("heavy-ball", HDO_MOMENTUM_HEAVY_BALL),
@@ -162,6 +163,8 @@ static const hdo_option data_options[] = {
     INT(T, features, 1, 1e6, NULL, "synthetic: input dimension"),
     REAL(T, separation, 0, 1e6, NULL, "synthetic: distance between class means in standard deviations"),
     INT(T, positions, 4, 65536, "tokens", "brackets: padded length; the authors use 514"),
+    CHOICE(T, law, law_words,
+           "brackets: correct strings are uniform and have label 1, or follow the authors' recursion and have label 0"),
     INT(T, data_seed, 0, SEED_MAX, NULL, "synthetic, brackets: seed of the generator, apart from the run's seed"),
     END};
 #undef T
@@ -363,6 +366,7 @@ static void data_default(hdo_data_config *d) {
     put_word(&d->split, HDO_SPLIT_COPIES);
     put_word(&d->scaling, HDO_SCALING_NORMALISED);
     put_word(&d->pretext, HDO_PRETEXT_NONE);
+    put_word(&d->law, HDO_LAW_UNIFORM);
     d->reshuffle = true;
     d->classes = 10;
     d->features = 32;

@@ -20,7 +20,12 @@
  *   correct                    1   2   5   14   42   132     V: 1 (shared), 1, 1, 1, 3, 10
  *   incorrect                  3  14  59  242  ...           V: 1, 1, 5, 10
  *
- * Order: label i % 2, length 2 + 2 (i / 2 % L), so that the first k samples are balanced for every k.
+ * data.law: authors, the law of the authors' published file: a correct string of n pairs is (A)B with the number of
+ * pairs of A uniform over 0 .. n-1, A and B made the same way. It is flatter: lengths 194 to 256 have a greatest depth
+ * of 8.8 in the mean, uniform strings 17.3. Label 0 means correct there. Incorrect strings, and what is said above
+ * about the two sets, are the same.
+ *
+ * Order: sample i is correct if i % 2, length 2 + 2 (i / 2 % L), so that the first k samples are balanced for every k.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -34,7 +39,7 @@ enum { GEN = 1, FIELD_VAL = 0, FIELD_TRAIN = 1 }; /* GEN: node number of this ge
 typedef struct maker { /* strings of one length and one label */
     uint64_t seed;
     int len;
-    bool correct;
+    bool correct, authors;
     int n_held;
     uint8_t held[HDO_BRACKETS_VAL][HDO_BRACKETS_LONGEST]; /* validation's strings, as 1 for '(' */
 } maker;
@@ -59,6 +64,23 @@ void hdo__brackets_balanced(hdo_stream s, int n_pairs, bool *open) {
     for (int i = 0; i < 2 * n_pairs; i++) open[i] = seq[(start + 1 + i) % m];
 }
 
+/* (A)B, A B, ...: the loop goes on with B. Draws are numbered in the order of the opening brackets. */
+static void fill_recursive(hdo_stream s, uint64_t *draw, int n_pairs, bool *open) {
+    while (n_pairs > 0) {
+        int a = (int)hdo__rng_below(s, (*draw)++, (uint64_t)n_pairs);
+        open[0] = true;
+        fill_recursive(s, draw, a, open + 1);
+        open[2 * a + 1] = false;
+        open += 2 * a + 2;
+        n_pairs -= a + 1;
+    }
+}
+
+void hdo__brackets_recursive(hdo_stream s, int n_pairs, bool *open) {
+    uint64_t draw = 0;
+    fill_recursive(s, &draw, n_pairs, open);
+}
+
 static bool balanced(const uint8_t *s, int len) {
     int depth = 0;
     for (int i = 0; i < len; i++) {
@@ -73,7 +95,8 @@ static void draw_one(const maker *m, int field, uint32_t *draw, uint8_t *s) {
     uint32_t sub = (uint32_t)(field << 1 | (m->correct ? 1 : 0)) | (uint32_t)m->len << 8;
     if (m->correct) {
         bool open[HDO_BRACKETS_LONGEST];
-        hdo__brackets_balanced(hdo__stream(m->seed, HDO_RNG_DATA, GEN, (*draw)++, sub), m->len / 2, open);
+        hdo_stream at = hdo__stream(m->seed, HDO_RNG_DATA, GEN, (*draw)++, sub);
+        (m->authors ? hdo__brackets_recursive : hdo__brackets_balanced)(at, m->len / 2, open);
         for (int i = 0; i < m->len; i++) s[i] = open[i];
         return;
     }
@@ -100,8 +123,8 @@ static int distinct(int len, bool correct) {
     return all < 110 ? all : 110;
 }
 
-static void maker_init(maker *m, uint64_t seed, int len, bool correct) {
-    *m = (maker){.seed = seed, .len = len, .correct = correct};
+static void maker_init(maker *m, const hdo_brackets *how, int len, bool correct) {
+    *m = (maker){.seed = how->seed, .len = len, .correct = correct, .authors = how->authors};
     int v = distinct(len, correct) / 11;
     if (v < 1) v = 1;
     if (v > HDO_BRACKETS_VAL) v = HDO_BRACKETS_VAL;
@@ -113,13 +136,13 @@ static void maker_init(maker *m, uint64_t seed, int len, bool correct) {
     }
 }
 
-static void put_sample(hdo_tokens *t, int64_t i, const uint8_t *s, int len, bool correct) {
+static void put_sample(hdo_tokens *t, int64_t i, const uint8_t *s, int len, bool label) {
     uint8_t *row = t->token + (size_t)i * (size_t)t->positions;
     memset(row, HDO_TOK_PAD, (size_t)t->positions);
     row[0] = HDO_TOK_START;
     for (int k = 0; k < len; k++) row[k + 1] = s[k] ? HDO_TOK_OPEN : HDO_TOK_CLOSE;
     row[len + 1] = HDO_TOK_STOP;
-    t->label[i] = correct;
+    t->label[i] = label;
 }
 
 void hdo__tokens_clear(hdo_tokens *t) {
@@ -128,7 +151,8 @@ void hdo__tokens_clear(hdo_tokens *t) {
     *t = (hdo_tokens){0};
 }
 
-hdo_status hdo__brackets_make(hdo_tokens *t, uint64_t seed, int positions, bool val, hdo_error *e) {
+hdo_status hdo__brackets_make(hdo_tokens *t, const hdo_brackets *how, bool val, hdo_error *e) {
+    const int positions = how->positions;
     *t = (hdo_tokens){.positions = positions};
     const int longest = (positions - 2 < HDO_BRACKETS_LONGEST ? positions - 2 : HDO_BRACKETS_LONGEST) & ~1;
     if (longest < 2) return hdo__fail(e, HDO_E_CONFIG, "data.positions is %d; brackets need at least 4", positions);
@@ -143,7 +167,7 @@ hdo_status hdo__brackets_make(hdo_tokens *t, uint64_t seed, int positions, bool 
     for (int l = 0; l < n_len; l++) {
         for (int correct = 0; correct < 2; correct++) {
             maker m;
-            maker_init(&m, seed, 2 * l + 2, correct != 0);
+            maker_init(&m, how, 2 * l + 2, correct != 0);
             const bool only_one = correct != 0 && l == 0;
             uint32_t draw = 0;
             for (int r = 0; r < per; r++) {
@@ -155,7 +179,7 @@ hdo_status hdo__brackets_make(hdo_tokens *t, uint64_t seed, int positions, bool 
                         draw_one(&m, FIELD_TRAIN, &draw, s);
                     } while (!only_one && is_held(&m, s));
                 }
-                put_sample(t, ((int64_t)r * n_len + l) * 2 + correct, s, m.len, correct != 0);
+                put_sample(t, ((int64_t)r * n_len + l) * 2 + correct, s, m.len, (correct != 0) != how->authors);
             }
         }
     }
@@ -212,6 +236,7 @@ hdo_status hdo__tokenset_create(hdo_dataset **out, hdo_tokens *t, hdo_error *e) 
 
 static hdo_status open_half(const hdo_data_config *c, const char *path, bool val, hdo_dataset **out, hdo_error *e) {
     const int positions = c->positions > 0 ? (int)c->positions : HDO_BRACKETS_LONGEST + 2;
+    const bool authors = c->law.id == HDO_LAW_AUTHORS;
     hdo_tokens t = {0};
     hdo_status st;
     char sha[65], text[160];
@@ -223,9 +248,9 @@ static hdo_status open_half(const hdo_data_config *c, const char *path, bool val
         st = hdo__brackets_parse(&t, (const char *)b.p, b.len, positions, path, e);
         hdo__blob_close(&b);
     } else {
-        st = hdo__brackets_make(&t, (uint64_t)c->data_seed, positions, val, e);
-        snprintf(text, sizeof text, "brackets 1 %s positions=%d seed=%lld", val ? "val" : "train", positions,
-                 (long long)c->data_seed);
+        st = hdo__brackets_make(&t, &(hdo_brackets){(uint64_t)c->data_seed, positions, authors}, val, e);
+        snprintf(text, sizeof text, "brackets 1 %s positions=%d seed=%lld%s", val ? "val" : "train", positions,
+                 (long long)c->data_seed, authors ? " law=authors" : "");
         hdo__sha256_bytes(text, strlen(text), sha);
     }
     if (st == HDO_OK) st = hdo__tokenset_create(out, &t, e);
@@ -245,6 +270,10 @@ hdo_status hdo__brackets_open(const hdo_data_config *c, hdo_dataset **train, hdo
         return hdo__fail(e, HDO_E_CONFIG, "brackets from files need both data.path (training) and data.path_val");
     }
     const bool own = c->path[0] != '\0';
+    if (own && c->law.id == HDO_LAW_AUTHORS) {
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "data.law is 'authors', but the strings of data.path are there already; leave data.law alone");
+    }
     hdo_status st = open_half(c, own ? c->path : NULL, false, train, e);
     if (st == HDO_OK) st = open_half(c, own ? c->path_val : NULL, true, val, e);
     return st;

@@ -119,13 +119,20 @@ typedef struct hdo_tokens {
 void hdo__tokens_clear(hdo_tokens *t);
 /* Takes over t on success. */
 hdo_status hdo__tokenset_create(hdo_dataset **out, hdo_tokens *t, hdo_error *e);
-hdo_status hdo__brackets_make(hdo_tokens *t, uint64_t seed, int positions, bool val, hdo_error *e);
+typedef struct hdo_brackets {
+    uint64_t seed;
+    int positions;
+    bool authors; /* the authors' law, and label 0 for correct */
+} hdo_brackets;
+hdo_status hdo__brackets_make(hdo_tokens *t, const hdo_brackets *how, bool val, hdo_error *e);
 /* Lines {"input": "( ( ) )", "label": "correct"}. */
 hdo_status hdo__brackets_parse(hdo_tokens *t, const char *text, size_t len, int positions, const char *what,
                                hdo_error *e);
 hdo_status hdo__brackets_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
 /* A uniform random balanced string of n pairs, by the cycle lemma; draws depend on s only. open[i] is true for '('. */
 void hdo__brackets_balanced(hdo_stream s, int n_pairs, bool *open);
+/* (A)B with the pairs of A uniform over what fits, A and B likewise: the authors' law. */
+void hdo__brackets_recursive(hdo_stream s, int n_pairs, bool *open);
 
 /* ---- quarter turns (turned.c) ---- replaces *ds, which must hold square images, by its turned version. */
 hdo_status hdo__turned_wrap(hdo_dataset **ds, const char *name, hdo_error *e);

@@ -42,12 +42,21 @@ const hdo_data_entry *hdo__data_find(const char *name) {
     return NULL;
 }
 
+/* Settings of one data set have no meaning for another: say so instead of passing over them. */
+static hdo_status check_settings(const hdo_data_config *c, hdo_error *e) {
+    if (c->law.id == HDO_LAW_AUTHORS && strcmp(c->name, "brackets") != 0) {
+        return hdo__fail(e, HDO_E_CONFIG, "data.law is 'authors', a law of brackets, but data.name is '%s'", c->name);
+    }
+    return HDO_OK;
+}
+
 hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
     *train = NULL;
     *val = NULL;
     const hdo_data_entry *d = hdo__data_find(c->name);
     if (d == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no data set '%s'; 'hdo data list' shows them", c->name);
-    hdo_status st = d->open(c, train, val, e);
+    hdo_status st = check_settings(c, e);
+    if (st == HDO_OK) st = d->open(c, train, val, e);
     if (st == HDO_OK && c->pretext.id == HDO_PRETEXT_ROTATION) {
         if (*train == NULL) {
             st = hdo__fail(e, HDO_E_CONFIG, "data.pretext: rotation needs images; data.name is '%s'", c->name);
