@@ -231,6 +231,73 @@ static void test_dataset_scaling_and_augmentation(void **state) {
     hdo__dataset_destroy(ds);
 }
 
+/* Normalised twice: one map from a byte to a float has to equal the two in a row, in double. */
+static void test_dataset_scaling_twice(void **state) {
+    (void)state;
+    static const double m[2][3] = {{0.4914, 0.4822, 0.4465}, {0.485, 0.456, 0.406}};
+    static const double s[2][3] = {{0.2023, 0.1994, 0.2010}, {0.229, 0.224, 0.225}};
+    float mean[3], sd[3];
+    assert_true(hdo__cifar_scaling(HDO_SCALING_TWICE, mean, sd));
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++) {
+            double want = ((v / 255.0 - m[0][c]) / s[0][c] - m[1][c]) / s[1][c];
+            double got = (double)(((float)v / 255.0f - mean[c]) / sd[c]);
+            assert_true(fabs(got - want) < 1e-5); /* float32, values up to 13 */
+        }
+    }
+    assert_true(hdo__cifar_scaling(HDO_SCALING_NORMALISED, mean, sd));
+    assert_true(mean[0] == 0.4914f && sd[0] == 0.2470f); /* the text's reading has the set's own deviations */
+    assert_false(hdo__cifar_scaling(HDO_SCALING_UNIT, mean, sd));
+    static const char *const elsewhere[] = {"synthetic", "mnist", "brackets"};
+    for (int i = 0; i < 6; i++) {
+        hdo_data_config c = {.classes = 2, .features = 2, .augment_val = i % 2 == 1};
+        hdo_dataset *t, *val;
+        hdo_error e = {0};
+        strcpy(c.name, elsewhere[i / 2]);
+        c.scaling.id = i % 2 == 0 ? HDO_SCALING_TWICE : HDO_SCALING_NORMALISED;
+        assert_int_equal(hdo__data_open(&c, &t, &val, &e), HDO_E_CONFIG);
+        assert_non_null(strstr(e.msg, i % 2 == 0 ? "data.scaling is 'twice'" : "data.augment_val"));
+        assert_non_null(strstr(e.msg, c.name));
+    }
+}
+
+/* Crops that belong to samples: always the same for a sample, in any batch, asked for or not; others for another seed.
+ */
+static void test_dataset_fixed_crops(void **state) {
+    (void)state;
+    enum { N = 40, H = 9, IN = H * H };
+    static uint8_t px[N * IN];
+    for (int i = 0; i < N * IN; i++) px[i] = (uint8_t)(i * 37 + i / IN + 1);
+    static float x[3][N * IN], back[N * IN];
+    int64_t idx[N], reverse[N];
+    int32_t y[N];
+    const hdo_stream at = hdo__stream(1, HDO_RNG_AUGMENT, 4, 77, 0);
+    for (int k = 0; k < N; k++) idx[k] = k, reverse[k] = N - 1 - k;
+    for (uint64_t how = 0; how < 3; how++) { /* seed 0, seed 1, none */
+        hdo_byteset_spec s = {.count = N,
+                              .per_chunk = N,
+                              .chunk = {px},
+                              .stride = IN,
+                              .shape = {1, H, H},
+                              .classes = 2,
+                              .label = calloc(N, sizeof(int32_t)),
+                              .always = how < 2,
+                              .seed = how};
+        hdo_dataset *ds;
+        assert_int_equal(hdo__byteset_create(&ds, &s, NULL), HDO_OK);
+        ds->ops->gather(ds, idx, N, NULL, x[how], NULL, y);
+        ds->ops->gather(ds, reverse, N, &at, back, NULL, y);
+        for (int k = 0; k < N; k++) assert_memory_equal(back + (N - 1 - k) * IN, x[how] + k * IN, IN * sizeof(float));
+        hdo__dataset_destroy(ds);
+    }
+    int same[2] = {0};
+    for (int k = 0; k < N; k++) {
+        same[0] += memcmp(x[0] + k * IN, x[1] + k * IN, IN * sizeof(float)) == 0;
+        same[1] += memcmp(x[0] + k * IN, x[2] + k * IN, IN * sizeof(float)) == 0;
+    }
+    assert_true(same[0] < 5 && same[1] < 5); /* 1 in 162 by chance */
+}
+
 /* Quarter turns: four versions of every image, addressed augmentation passed on, own labels forgotten. */
 static void test_dataset_turned(void **state) {
     (void)state;
@@ -294,8 +361,8 @@ static void test_dataset_turned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_contract),
-        cmocka_unit_test(test_dataset_scaling_and_augmentation),
+        cmocka_unit_test(test_dataset_contract),      cmocka_unit_test(test_dataset_scaling_and_augmentation),
+        cmocka_unit_test(test_dataset_scaling_twice), cmocka_unit_test(test_dataset_fixed_crops),
         cmocka_unit_test(test_dataset_turned),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

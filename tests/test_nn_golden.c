@@ -122,7 +122,8 @@ static void run_case(const json_t *g, int kernels) {
     int B = (int)num(g, "batch"), size = (int)num(g, "input_size");
     if (size > 0) {
         char text[8192];
-        snprintf(text, sizeof text, "input: resize %d, %s", size, hdo__model_text(name, authors));
+        int full = json_object_get(g, "resize") != NULL ? (int)num(g, "resize") : size;
+        snprintf(text, sizeof text, "input: resize %d crop %d, %s", full, size, hdo__model_text(name, authors));
         nn_open(&c, kernels, text, 3, 32, 32, 0, 10, B, 0.0, 1, 1);
     } else {
         nn_open_model(&c, kernels, name, authors, B, 0.0, 1, 1);

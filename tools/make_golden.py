@@ -18,6 +18,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torchvision
+import torchvision.transforms.functional as TF
 
 torch.manual_seed(0)
 torch.set_default_dtype(torch.float64)
@@ -192,6 +193,17 @@ class Resized(nn.Module):
         return self.model(F.interpolate(x, size=(self.size, self.size), mode="bilinear", align_corners=False))
 
 
+class Cropped(nn.Module):
+    """The centre of a resized picture, by torchvision's own functions."""
+
+    def __init__(self, model, size, crop):
+        super().__init__()
+        self.model, self.size, self.crop = model, size, crop
+
+    def forward(self, x):
+        return self.model(TF.center_crop(TF.resize(x, [self.size, self.size]), [self.crop, self.crop]))
+
+
 # ---- results ---------------------------------------------------------------------------------------------------------
 def numbers(x):
     return [float(f"{v:.10g}") for v in x.reshape(-1).tolist()]
@@ -272,6 +284,8 @@ def main():
         cases[-1]["float_logits"] = numbers(net(x.float()))
     net.double()
     cases.append(case("resnet18-64", "resnet18", False, Resized(net, 64), x[:2], y[:2], 0.01, 64, full=False))
+    cases.append(case("resnet18-centre", "resnet18", False, Cropped(net, 73, 64), x[:2], y[:2], 0.01, 64, full=False))
+    cases[-1]["resize"] = 73
     with open(sys.argv[1], "w") as f:
         json.dump({"torch": torch.__version__, "torchvision": torchvision.__version__, "cases": cases}, f, indent=0)
         f.write("\n")

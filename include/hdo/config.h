@@ -32,7 +32,7 @@ enum { HDO_INIT_PYTORCH = 1, HDO_INIT_HE, HDO_INIT_NORMAL, HDO_INIT_ZERO };
 enum { HDO_BUFFERS_AVERAGE = 1, HDO_BUFFERS_PRIVATE };
 enum { HDO_MASK_SHARED = 1, HDO_MASK_FRESH };
 enum { HDO_SPLIT_COPIES = 1, HDO_SPLIT_SINGLE, HDO_SPLIT_SHARED, HDO_SPLIT_DIRICHLET, HDO_SPLIT_SHARDS };
-enum { HDO_SCALING_NORMALISED = 1, HDO_SCALING_UNIT };
+enum { HDO_SCALING_NORMALISED = 1, HDO_SCALING_UNIT, HDO_SCALING_TWICE };
 enum { HDO_PRETEXT_NONE = 1, HDO_PRETEXT_ROTATION };
 enum { HDO_LAW_UNIFORM = 1, HDO_LAW_AUTHORS };
 enum { HDO_NU_ETA_SQRT_D = 1 };
@@ -76,6 +76,7 @@ typedef struct hdo_model_config {
     hdo_choice dropout_mask;    /* shared | fresh */
     double dropout;             /* transformer, custom networks */
     int64_t input_size;         /* resnet18: 32, 64, 224 */
+    int64_t resize;             /* resnet18: resized to this first, input_size is then the centre; 0: no */
     char layers[HDO_SPEC_MAX];  /* model custom: "conv 8 3, relu, pool 2, linear 10" */
     char weights[HDO_PATH_MAX]; /* safetensors to start from; empty: random initialisation */
     double l2;                  /* logistic-l2: coefficient of |x|^2 / 2 */
@@ -92,10 +93,11 @@ typedef struct hdo_data_config {
     char path[HDO_PATH_MAX]; /* file or folder of custom data */
     char path_val[HDO_PATH_MAX];
     hdo_choice split;   /* copies | single | shared | dirichlet(alpha) | shards(k) */
-    hdo_choice scaling; /* normalised | unit */
+    hdo_choice scaling; /* normalised | unit | twice */
     hdo_choice pretext; /* none | rotation */
     bool reshuffle;     /* every pass over a shard in another order, or all in the order of the first */
     bool augment;       /* cifar10: random crop with padding 4, horizontal flip */
+    bool augment_val;   /* cifar10: the same in validation, one crop and flip for each image */
     int64_t train;      /* use only the first that many training samples; 0: all. synthetic: how many to make */
     int64_t val;        /* the same for validation */
     int64_t classes;    /* synthetic: classes */

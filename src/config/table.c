@@ -68,7 +68,7 @@ static const hdo_word split_words[] = {WORD("copies", HDO_SPLIT_COPIES),
                                        WORD_COUNT("shards", HDO_SPLIT_SHARDS, 1, 1e6, 2),
                                        WORDS_END};
 static const hdo_word scaling_words[] = {WORD("normalised", HDO_SCALING_NORMALISED), WORD("unit", HDO_SCALING_UNIT),
-                                         WORDS_END};
+                                         WORD("twice", HDO_SCALING_TWICE), WORDS_END};
 static const hdo_word pretext_words[] = {WORD("none", HDO_PRETEXT_NONE), WORD("rotation", HDO_PRETEXT_ROTATION),
                                          WORDS_END};
 static const hdo_word law_words[] = {WORD("uniform", HDO_LAW_UNIFORM), WORD("authors", HDO_LAW_AUTHORS), WORDS_END};
@@ -132,6 +132,8 @@ static const hdo_option model_options[] = {
     CHOICE(T, dropout_mask, mask_words, "one dropout mask per estimate (shared) or one per evaluation (fresh)"),
     REAL(T, dropout, 0, 0.99, NULL, "probability to drop an activation (transformer, custom)"),
     INT(T, input_size, 8, 1024, "pixels", "resnet18: images are resized to this; the authors use 224"),
+    INT(T, resize, 0, 1024, "pixels",
+        "resnet18: images are resized to this and their centre of input_size is kept; 0: resized to input_size"),
     TEXT(T, layers, NULL, "custom: layers in order, such as \"conv 8 3, relu, pool 2, linear 10\""),
     TEXT(T, weights, NULL, "safetensors file to start from; empty: start from init"),
     REAL(T, l2, 0, 1e6, NULL, "logistic-l2: coefficient of |x|^2 / 2, which makes it strongly convex"),
@@ -151,11 +153,14 @@ static const hdo_option data_options[] = {
     TEXT(T, path_val, NULL, "file of the validation data, when it is a file of its own"),
     CHOICE(T, split, split_words,
            "who holds what: a copy per class kind, 1/n each, all for all, label skew by dirichlet(alpha) or shards(k)"),
-    CHOICE(T, scaling, scaling_words, "inputs to mean 0 and deviation 1, or to [0, 1]; it changes results a lot"),
+    CHOICE(T, scaling, scaling_words,
+           "inputs to mean 0 and deviation 1, to [0, 1], or (cifar10) normalised twice as the authors do; it changes "
+           "results a lot"),
     CHOICE(T, pretext, pretext_words,
            "rotation: labels are forgotten; images are turned, and the model says by how many quarters"),
     BOOL(T, reshuffle, "every pass of a node over its samples is shuffled anew; false: all as the first (authors)"),
     BOOL(T, augment, "cifar10: random crop with padding 4 and horizontal flip"),
+    BOOL(T, augment_val, "cifar10: validation images too, each always the same way (authors)"),
     INT(T, train, 0, SAMPLES_MAX, "samples",
         "use only the first that many training samples; 0: all. synthetic: how many to make; 0: its own choice"),
     INT(T, val, 0, SAMPLES_MAX, "samples", "the same for validation"),

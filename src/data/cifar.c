@@ -17,6 +17,21 @@ const char *const hdo__cifar_names[10] = {"airplane", "automobile", "bird",  "ca
 /* The usual constants, of the training set. */
 static const float cifar_mean[3] = {0.4914f, 0.4822f, 0.4465f}, cifar_sd[3] = {0.2470f, 0.2435f, 0.2616f};
 
+/* The authors' code: (x - m) / s with other deviations, then, in front of their ResNet-18, once more with ImageNet's
+ * constants m', s'. Together (x - (m + m' s)) / (s s'). Resizing in between makes no difference: its weights add to 1.
+ */
+static const double authors_mean[3] = {0.4914, 0.4822, 0.4465}, authors_sd[3] = {0.2023, 0.1994, 0.2010};
+static const double imagenet_mean[3] = {0.485, 0.456, 0.406}, imagenet_sd[3] = {0.229, 0.224, 0.225};
+
+bool hdo__cifar_scaling(int scaling, float mean[3], float sd[3]) {
+    for (int k = 0; k < 3; k++) {
+        bool twice = scaling == HDO_SCALING_TWICE;
+        mean[k] = twice ? (float)(authors_mean[k] + imagenet_mean[k] * authors_sd[k]) : cifar_mean[k];
+        sd[k] = twice ? (float)(authors_sd[k] * imagenet_sd[k]) : cifar_sd[k];
+    }
+    return scaling != HDO_SCALING_UNIT;
+}
+
 hdo_status hdo__cifar_check(const uint8_t *buf, size_t len, int32_t *label, const char *what, hdo_error *e) {
     if (len == 0 || len % HDO_CIFAR_ROW != 0) {
         return hdo__fail(e, HDO_E_DATA, "'%s' has %zu bytes, which is no multiple of 3073 (label and 32x32 RGB planes)",
@@ -33,7 +48,9 @@ hdo_status hdo__cifar_check(const uint8_t *buf, size_t len, int32_t *label, cons
 /* Batches first .. first+n-1 of the set in dir. */
 static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, int first, int n, const char *dir,
                             int64_t limit, hdo_dataset **out, hdo_error *e) {
-    const bool own = c->path[0] != '\0', unit = c->scaling.id == HDO_SCALING_UNIT;
+    const bool own = c->path[0] != '\0';
+    float mean[3], sd[3];
+    const bool scaled = hdo__cifar_scaling(c->scaling.id, mean, sd);
     hdo_byteset_spec s = {.per_chunk = HDO_CIFAR_BATCH, .stride = HDO_CIFAR_ROW, .shape = {3, 32, 32}, .classes = 10};
     char sha[HDO_CHUNKS_MAX][65];
     const char *name[HDO_CHUNKS_MAX];
@@ -64,9 +81,11 @@ static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, 
     int64_t all = (int64_t)n * HDO_CIFAR_BATCH;
     s.count = limit > 0 && limit < all ? limit : all;
     s.label = label;
-    s.mean = unit ? NULL : cifar_mean;
-    s.sd = unit ? NULL : cifar_sd;
+    s.mean = scaled ? mean : NULL;
+    s.sd = scaled ? sd : NULL;
     s.augment = c->augment && first == 0;
+    s.always = c->augment_val && first != 0;
+    s.seed = (uint64_t)c->data_seed;
     if (st == HDO_OK) st = hdo__byteset_create(out, &s, e);
     if (st == HDO_OK) {
         hdo__fingerprint((const char(*)[65])sha, name, n, (*out)->sha256);

@@ -41,9 +41,11 @@ typedef struct hdo_byteset_spec {
     const uint8_t *chunk[HDO_CHUNKS_MAX]; /* first sample of each chunk */
     size_t stride;                        /* bytes from sample to sample */
     int shape[3], classes;
-    const int32_t *label;          /* (count); the set takes ownership (free) when creation succeeds */
-    const float *mean, *sd;        /* (channels) of values scaled to [0, 1]; NULL: leave them in [0, 1] */
-    bool augment;                  /* random crop with padding 4 and horizontal flip, when asked in gather */
+    const int32_t *label;   /* (count); the set takes ownership (free) when creation succeeds */
+    const float *mean, *sd; /* (channels) of values scaled to [0, 1]; NULL: leave them in [0, 1] */
+    bool augment;           /* random crop with padding 4 and horizontal flip, when asked in gather */
+    bool always;            /* the same for every sample in every gather, addressed by seed and sample */
+    uint64_t seed;
     hdo_blob blob[HDO_CHUNKS_MAX]; /* memory behind the chunks; ownership passes as with label */
     int n_blobs;
 } hdo_byteset_spec;
@@ -98,6 +100,8 @@ hdo_status hdo__mnist_open(const hdo_data_config *c, hdo_dataset **train, hdo_da
 enum { HDO_CIFAR_ROW = 3073, HDO_CIFAR_BATCH = 10000 };
 extern const char *const hdo__cifar_names[10];
 /* Checks one binary batch: whole rows, labels 0 .. 9. Copies the labels (len / 3073) when label is not NULL. */
+/* Mean and deviation of every channel under HDO_SCALING_*; false: values stay in [0, 1]. */
+bool hdo__cifar_scaling(int scaling, float mean[3], float sd[3]);
 hdo_status hdo__cifar_check(const uint8_t *buf, size_t len, int32_t *label, const char *what, hdo_error *e);
 hdo_status hdo__cifar_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
 /* "[6, 9, 9, ...]" to exactly n labels. */

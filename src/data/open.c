@@ -47,6 +47,14 @@ static hdo_status check_settings(const hdo_data_config *c, hdo_error *e) {
     if (c->law.id == HDO_LAW_AUTHORS && strcmp(c->name, "brackets") != 0) {
         return hdo__fail(e, HDO_E_CONFIG, "data.law is 'authors', a law of brackets, but data.name is '%s'", c->name);
     }
+    const bool cifar = strcmp(c->name, "cifar10") == 0;
+    if (c->scaling.id == HDO_SCALING_TWICE && !cifar) {
+        return hdo__fail(e, HDO_E_CONFIG, "data.scaling is 'twice', which is for cifar10, but data.name is '%s'",
+                         c->name);
+    }
+    if (c->augment_val && !cifar) {
+        return hdo__fail(e, HDO_E_CONFIG, "data.augment_val is for cifar10, but data.name is '%s'", c->name);
+    }
     return HDO_OK;
 }
 

@@ -198,9 +198,11 @@ static hdo_status layer_word(parser *s, const item *it, const char *name) {
             return wrong(s, it, "expected pool KERNEL [stride S] [pad P] on images");
         v = hdo__maxpool_add(net, s->at, k, o.stride > 0 ? o.stride : k, o.pad);
     } else if (strcmp(w, "resize") == 0) {
-        if (it->n != 2 || !read_int(it->word[1], 1, 4096, &n) || s->at != 0 || !image)
-            return wrong(s, it, "expected resize SIZE as the first layer, on images");
-        v = hdo__resize_add(net, s->at, n, n);
+        bool crop = it->n == 4 && strcmp(it->word[2], "crop") == 0;
+        if ((it->n != 2 && !crop) || !read_int(it->word[1], 1, 4096, &n) || s->at != 0 || !image ||
+            (crop && !read_int(it->word[3], 1, n, &k)))
+            return wrong(s, it, "expected resize SIZE [crop N], N at most SIZE, as the first layer, on images");
+        v = hdo__resize_add(net, s->at, n, crop ? k : n);
     } else if (strcmp(w, "avgpool") == 0 && it->n == 1 && image) {
         v = hdo__avgpool_add(net, s->at);
     } else if (strcmp(w, "batchnorm") == 0 && it->n == 1 && image) {

@@ -221,7 +221,7 @@ int hdo__position_add(hdo_net *net, const char *name, int in);
 int hdo__attention_add(hdo_net *net, int in, int heads, double dropout);
 int hdo__dropout_add(hdo_net *net, int in, double p);
 int hdo__residual_add(hdo_net *net, int in, int in2);
-int hdo__resize_add(hdo_net *net, int in, int H, int W);
+int hdo__resize_add(hdo_net *net, int in, int size, int crop); /* the centre crop x crop of size x size */
 
 /* The layer language (docs/models.md): parses text into net, whose input value is set. */
 typedef struct hdo_net_words {

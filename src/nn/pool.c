@@ -219,8 +219,8 @@ static const hdo_layer_ops avgpool_ops = {.name = "avgpool",
                                           .jvp = avgpool_jvp,
                                           .cplx = avgpool_jvp};
 
-/* ---- bilinear resizing of the input; half-pixel centres, as PyTorch's align_corners=False. No parameters before it,
- * so it has neither gradient nor tangent. ---- */
+/* ---- bilinear resizing of the input to kh x kw, of which the centre Ho x Wo is made; half-pixel centres, as PyTorch's
+ * align_corners=False. No parameters before it, so it has neither gradient nor tangent. ---- */
 
 static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
                        float *aux) {
@@ -228,17 +228,17 @@ static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
     (void)aux;
     const hdo_conv *c = &l->geo;
     size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo;
-    float sy = (float)c->H / (float)c->Ho, sx = (float)c->W / (float)c->Wo;
+    float sy = (float)c->H / (float)c->kh, sx = (float)c->W / (float)c->kw;
     for (size_t m = 0; m < (size_t)p->B * (size_t)c->C; m++)
         for (int oy = 0; oy < c->Ho; oy++) {
-            float fy = ((float)oy + 0.5f) * sy - 0.5f;
+            float fy = ((float)(oy + c->pad) + 0.5f) * sy - 0.5f;
             if (fy < 0) fy = 0;
             int y0 = (int)fy, y1 = y0 + (y0 < c->H - 1);
             float wy = fy - (float)y0;
             const float *r0 = in + m * xi + (size_t)y0 * (size_t)c->W, *r1 = in + m * xi + (size_t)y1 * (size_t)c->W;
             float *to = out + m * yi + (size_t)oy * (size_t)c->Wo;
             for (int ox = 0; ox < c->Wo; ox++) {
-                float fx = ((float)ox + 0.5f) * sx - 0.5f;
+                float fx = ((float)(ox + c->pad) + 0.5f) * sx - 0.5f;
                 if (fx < 0) fx = 0;
                 int x0 = (int)fx, x1 = x0 + (x0 < c->W - 1);
                 float wx = fx - (float)x0;
@@ -281,11 +281,13 @@ int hdo__avgpool_add(hdo_net *net, int in) {
     return net->layer[k].out;
 }
 
-int hdo__resize_add(hdo_net *net, int in, int H, int W) {
+int hdo__resize_add(hdo_net *net, int in, int size, int crop) {
     const hdo_value *v = &net->value[in];
-    hdo_value out = {.n = (size_t)v->C * (size_t)H * (size_t)W, .C = v->C, .H = H, .W = W};
+    int first = (int)nearbyint((size - crop) / 2.0); /* an odd rest: to the even side, as torchvision's CenterCrop */
+    hdo_value out = {.n = (size_t)v->C * (size_t)crop * (size_t)crop, .C = v->C, .H = crop, .W = crop};
     int k = hdo__net_layer(net, &resize_ops, in, -1, out);
     if (k < 0) return -1;
-    net->layer[k].geo = (hdo_conv){.B = 1, .C = v->C, .H = v->H, .W = v->W, .Ho = H, .Wo = W};
+    net->layer[k].geo = (hdo_conv){
+        .B = 1, .C = v->C, .H = v->H, .W = v->W, .kh = size, .kw = size, .pad = first, .Ho = crop, .Wo = crop};
     return net->layer[k].out;
 }

@@ -157,9 +157,10 @@ static hdo_status build(const hdo_problem *p, hdo_net *net, hdo_error *e) {
                          "model.name: \"%s\" reads numbers, the data set holds tokens; use transformer "
                          "or custom.",
                          m->name);
+    int full = (int)(m->resize > 0 ? m->resize : m->input_size);
     if (strcmp(m->name, "resnet18") == 0 && m->input_size > 0 &&
-        (p->train->shape[1] != m->input_size || p->train->shape[2] != m->input_size)) {
-        int n = snprintf(resized, sizeof resized, "input: resize %d, %s", (int)m->input_size, text);
+        (p->train->shape[1] != full || p->train->shape[2] != full || full != m->input_size)) {
+        int n = snprintf(resized, sizeof resized, "input: resize %d crop %d, %s", full, (int)m->input_size, text);
         assert(n > 0 && (size_t)n < sizeof resized); /* the description of resnet18 is half as long */
         (void)n;
         text = resized;

@@ -66,6 +66,18 @@ static hdo_status check_class(const hdo_config *c, const hdo_class_config *k, hd
     return HDO_OK;
 }
 
+static hdo_status check_model(const hdo_model_config *m, hdo_error *e) {
+    if (m->resize > 0 && strcmp(m->name, "resnet18") != 0) {
+        return hdo__fail(e, HDO_E_CONFIG, "model.resize is for resnet18, but model.name is '%s'", m->name);
+    }
+    if (m->resize > 0 && m->resize < m->input_size) {
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "model.resize is %lld, but its centre of model.input_size (%lld) is to be kept",
+                         (long long)m->resize, (long long)m->input_size);
+    }
+    return HDO_OK;
+}
+
 /* Rules about the run as a whole. */
 static hdo_status check_run(const hdo_config *c, hdo_error *e) {
     bool own = false, balanced = false;
@@ -110,6 +122,7 @@ hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
         return hdo__fail(e, HDO_E_CONFIG, "steps + warmup is %lld, but must be below %lld",
                          (long long)(c->steps + c->warmup), (long long)STEPS_LIMIT);
     }
-    st = hdo__streams_check(c, e);
+    st = check_model(&c->model, e);
+    if (st == HDO_OK) st = hdo__streams_check(c, e);
     return st == HDO_OK ? check_run(c, e) : st;
 }
