@@ -79,6 +79,42 @@ static void test_paper_authors(void **state) {
             }
         }
     }
+    for (int i = 0; hdo_paper_at(i) != NULL; i++) { /* every difference there is, and none of them in the text */
+        for (int authors = 0; authors < 2; authors++) {
+            const char *id = hdo_paper_at(i)->id;
+            k = case_of(id, authors ? "authors" : "text", "x");
+            assert_int_equal(hdo_paper_config(&k, 0, 0, c, NULL), HDO_OK);
+            bool e3 = authors && strcmp(id, "e3") == 0, e4 = authors && strcmp(id, "e4") == 0;
+            assert_int_equal(c->model.reading.id, authors ? HDO_READING_AUTHORS : HDO_READING_TEXT);
+            assert_int_equal(c->data.reshuffle, !authors);
+            assert_int_equal(c->data.law.id, e4 ? HDO_LAW_AUTHORS : HDO_LAW_UNIFORM);
+            assert_int_equal(c->data.scaling.id, e3 ? HDO_SCALING_TWICE : HDO_SCALING_NORMALISED);
+            assert_true(c->data.augment == e3 && c->data.augment_val == e3 && c->model.resize == (e3 ? 256 : 0));
+            bool cosine = strcmp(id, "e1") == 0 || strcmp(id, "e3") == 0 || strcmp(id, "e4") == 0;
+            for (int p = 0; p < c->n_classes; p++)
+                assert_int_equal(c->population[p].schedule.id, !cosine   ? HDO_SCHEDULE_CONSTANT
+                                                               : authors ? HDO_SCHEDULE_COSINE_AUTHORS
+                                                                         : HDO_SCHEDULE_COSINE);
+        }
+    }
+    free(c);
+}
+
+/* A centre larger than the picture, or a picture the model does not resize, is refused. */
+static void test_paper_resize(void **state) {
+    (void)state;
+    hdo_config *c = malloc(sizeof *c);
+    hdo_error e = {0};
+    hdo_paper_case k = case_of("e3", "authors", "x");
+    assert_int_equal(hdo_paper_config(&k, 0, 0, c, &e), HDO_OK);
+    assert_int_equal(hdo_config_check(c, &e), HDO_OK);
+    c->model.resize = 223;
+    assert_int_equal(hdo_config_check(c, &e), HDO_E_CONFIG);
+    assert_non_null(strstr(e.msg, "model.resize is 223"));
+    assert_non_null(strstr(e.msg, "model.input_size (224)"));
+    strcpy(c->model.name, "cnn2");
+    assert_int_equal(hdo_config_check(c, &e), HDO_E_CONFIG);
+    assert_non_null(strstr(e.msg, "model.resize is for resnet18, but model.name is 'cnn2'"));
     free(c);
 }
 
@@ -322,9 +358,13 @@ static void test_paper_stored_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paper_configurations), cmocka_unit_test(test_paper_authors),
-        cmocka_unit_test(test_paper_folders),        cmocka_unit_test(test_paper_claims_know_their_curves),
-        cmocka_unit_test(test_paper_verdicts),       cmocka_unit_test(test_paper_verdicts_of_diverged_runs),
+        cmocka_unit_test(test_paper_configurations),
+        cmocka_unit_test(test_paper_authors),
+        cmocka_unit_test(test_paper_resize),
+        cmocka_unit_test(test_paper_folders),
+        cmocka_unit_test(test_paper_claims_know_their_curves),
+        cmocka_unit_test(test_paper_verdicts),
+        cmocka_unit_test(test_paper_verdicts_of_diverged_runs),
         cmocka_unit_test(test_paper_stored_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
