@@ -4,6 +4,7 @@
  * squared norms; score sqrt(n) rho); with per-tensor directions those of different tensors too, while one direction
  * over the whole vector ties them together. Shared streams: every node draws the same directions.
  */
+#include "hdo/hdo.h"
 #include "test_est_util.h"
 
 enum { N = 20000 };
@@ -113,11 +114,48 @@ static void test_est_streams_shared(void **state) {
     bench_clear(&b);
 }
 
+/* In a run: nodes at one point with one gradient stay together to the bit with shared streams, otherwise no two do. */
+static void test_est_streams_run(void **state) {
+    (void)state;
+    static const char *const estimators[] = {"fd", "fd-central", "debiased", "forward", "forward-sim", "forward-law"};
+    hdo_config *c = bench_get(sizeof *c);
+    for (int how = 0; how < 11; how++) { /* forward-law has no vectors to share */
+        bool shared = how % 2 == 1;
+        const char *const set[][2] = {{"model.name", "quadratic"},
+                                      {"model.noise", "0"},
+                                      {"mixing.kind", "none"},
+                                      {"steps", "2"},
+                                      {"population.zo.rv", "3"},
+                                      {"population.zo.estimator", estimators[how / 2]},
+                                      {"population.zo.streams", shared ? "shared" : "independent"}};
+        hdo_error e = {0};
+        hdo_config_default(c);
+        for (size_t i = 0; i < sizeof set / sizeof set[0]; i++)
+            assert_int_equal(hdo_config_set(c, set[i][0], set[i][1], HDO_FROM_FLAG, &e), HDO_OK);
+        assert_int_equal(hdo_config_population(c, "4zo", &e), HDO_OK);
+        hdo_run *r = NULL;
+        hdo_stop why = HDO_RUNNING;
+        if (hdo_run_create(&r, c, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+        while (why == HDO_RUNNING) assert_int_equal(hdo_run_advance(r, 2, &why, &e), HDO_OK);
+        for (int i = 1; i < 4; i++) {
+            for (int j = 0; j < i; j++) {
+                size_t d, alike = 0;
+                const float *a = hdo_run_params(r, i, &d), *b = hdo_run_params(r, j, &d);
+                for (size_t k = 0; k < d; k++) alike += a[k] == b[k];
+                assert_true(shared ? alike == d : alike < d / 10);
+            }
+        }
+        hdo_run_destroy(r);
+    }
+    free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_est_streams_independent),
         cmocka_unit_test(test_est_streams_tensors),
         cmocka_unit_test(test_est_streams_shared),
+        cmocka_unit_test(test_est_streams_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
