@@ -111,7 +111,7 @@ static void print_claims(const hdo_paper_case *k) {
         if (r[i].claim != claim) {
             claim = r[i].claim;
             if (claim == 0) {
-                printf("beyond the paper\n");
+                printf("other figures, which count towards no claim\n");
             } else {
                 printf("claim %d %s%s%s: %s\n", claim, s.bold, hdo_verdict_text(hdo_claim_verdict(r, n, claim)), s.off,
                        hdo_claim_text(claim));

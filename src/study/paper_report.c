@@ -247,7 +247,8 @@ static void put_case_markdown(FILE *f, const hdo_paper_case *k, const char *dir)
 static void put_markdown(FILE *f, const char *root) {
     fputs("Verdicts at 95 % confidence over seeds for every reading run in full: *holds*, *no* (does not hold), *?* "
           "(undecided; *yes?* and *no?*: undecided, but the means are as claimed, or the other way). A claim (bold) "
-          "holds if all its parts do; lines behind the last claim are not the paper's.\n\n",
+          "holds if all its parts do; lines behind the last claim are other figures, which "
+          "count towards none.\n\n",
           f);
     hdo__paper_matrix(f, root, false);
     each_case(root, f, put_case_markdown);

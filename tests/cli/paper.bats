@@ -25,7 +25,7 @@ field() { python3 -c 'import json,sys; d=json.load(sys.stdin); print(eval(sys.ar
 @test "paper: a dry run names the folders and writes nothing" {
     run "$HDO" paper e2 --quick --dry-run -q -o p
     [ "$status" -eq 0 ]
-    [ "${#lines[@]}" -eq 12 ]
+    [ "${#lines[@]}" -eq 18 ]
     [[ "${lines[0]}" == "p/e2-text-quick/1fo/seed-0" ]]
     [ ! -e p ]
 }
