@@ -25,7 +25,7 @@ static const char help_text[] =
     "  --only TEXT          only variants whose name contains TEXT\n"
     "  -o, --output DIR     folder of all results (default: runs/paper, or paper under $HDO_RUNS_DIR)\n"
     "  --jobs N             processes at once (default: one for each CPU)\n"
-    "  --x METRIC           axis of the figures: step, interactions, oracle/forward, bytes_exchanged, sim_time, "
+    "  --x METRIC           axis of the figures: step, interactions, cost, bytes_exchanged, sim_time, "
     "time/wall\n"
     "  --fetch              obtain missing data sets first\n"
     "  --dry-run            only say what would be run\n"

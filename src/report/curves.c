@@ -27,8 +27,10 @@ static bool series_add(hdo_series *s, double x, double y) {
     return true;
 }
 
-/* A figure by its name; "time/wall" is stored as time: {wall}. A missing or null figure is NaN. */
+/* A figure by its name; "time/wall" is stored as time: {wall}, and "cost" is short for "oracle/cost". A missing or null
+ * figure is NaN. */
 static double figure_of(const json_t *row, const char *name, bool *known) {
+    if (strcmp(name, "cost") == 0) name = "oracle/cost";
     const json_t *v = json_object_get(row, name);
     if (v == NULL && strncmp(name, "time/", 5) == 0) v = json_object_get(json_object_get(row, "time"), name + 5);
     if (v != NULL) *known = true;

@@ -18,7 +18,7 @@ void hdo__page_file(FILE *f, const char *title, const char *path);
 typedef struct hdo_group_figures { /* final figures of a group of runs */
     int runs, finished, diverged;
     double steps, loss, loss_se, acc, acc_se, mu, gamma, wall_s;
-    double forward, backward, jvp, bytes;
+    double forward, backward, jvp, cost, bytes;
     char model[32];
     char first[1024]; /* folder of the first run */
 } hdo_group_figures;

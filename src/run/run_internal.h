@@ -34,7 +34,7 @@ typedef struct hdo_class { /* a class of nodes, wired */
 
 typedef struct hdo_node_result { /* what a local step leaves behind for step.c to add up, in node order */
     double loss, g2;
-    int64_t forward, backward, jvp;
+    int64_t forward, backward, jvp, cost;
     hdo_status status;
 } hdo_node_result;
 
@@ -63,7 +63,7 @@ struct hdo_run {
     float *y;         /* (ld): the weighted average y_t; NULL unless kept */
     float *fresh;     /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
     int64_t step;
-    int64_t interactions, bytes, forward, backward, jvp;
+    int64_t interactions, bytes, forward, backward, jvp, cost;
 
     /* of the last step */
     hdo_node_result *result; /* (n): of local nodes, of all once the ranks have agreed */

@@ -132,6 +132,7 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_int(&j, "forward", r->forward);
     hdo__json_int(&j, "backward", r->backward);
     hdo__json_int(&j, "jvp", r->jvp);
+    hdo__json_int(&j, "cost", r->cost);
     hdo__json_end(&j, '}');
     put_mixing(&j, r);
     hdo__json_int(&j, "bytes_exchanged", r->bytes);

@@ -77,7 +77,9 @@ static void put_matrix(FILE *f, const matrix *m, bool html) {
         }
     for (int i = 0, first = 1; i < m->n_parts; i++) {
         if (m->part[0][i].claim != 0) continue;
-        if (first && html) fprintf(f, "<tr><td></td><td colspan=\"%d\">other figures, which count towards no claim</td></tr>\n", 1 + m->n_readings);
+        if (first && html)
+            fprintf(f, "<tr><td></td><td colspan=\"%d\">other figures, which count towards no claim</td></tr>\n",
+                    1 + m->n_readings);
         put_line(f, m, html, 0, i);
         first = 0;
     }
