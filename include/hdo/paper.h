@@ -77,7 +77,7 @@ HDO_API double hdo_paper_cost(const hdo_config *c);
 /* What a folder holds, compared with what it should hold. */
 typedef enum hdo_stored {
     HDO_STORED_NOTHING,
-    HDO_STORED_OTHER, /* a run with another configuration */
+    HDO_STORED_OTHER, /* a run with another configuration, or made before a change of what it uses */
     HDO_STORED_PART,  /* this run, not ended: to be resumed */
     HDO_STORED_DONE   /* this run, completed or diverged */
 } hdo_stored;

@@ -9,6 +9,7 @@
 #ifndef HDO_RUN_RUN_INTERNAL_H
 #define HDO_RUN_RUN_INTERNAL_H
 
+#include "base/json.h"
 #include "base/team.h"
 #include "estimator/estimator.h"
 #include "hdo/run.h"
@@ -126,6 +127,9 @@ hdo_status hdo__checkpoint_format(const char *tensors_path, hdo_error *e);
 
 /* Opens metrics.jsonl, log.txt and trace.jsonl of r->dir for appending (rundir.c). */
 hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);
+
+/* The member "revisions" of manifest and summary: of what the configuration uses (revisions.c). */
+void hdo__put_revisions(hdo_json *j, const hdo_config *c);
 
 /* Which rank holds which nodes: blocks of equal cost, as mpi.roles allows (roles.c). */
 hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e);
