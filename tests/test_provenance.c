@@ -127,8 +127,8 @@ static void test_report_marks_stale_rows(void **state) {
     assert_non_null(strstr(text, "| lr 0.01 | 2 | 2 diverged |"));
     assert_non_null(strstr(text, "| 0.1.0 abc |\n"));
     assert_non_null(strstr(text, "| unknown version and others, **stale** |\n"));
-    assert_non_null(strstr(text, "\n- stale, `lr 0.5`: estimator forward-law, revision 2: "));
-    assert_null(strstr(text, "stale, `lr 0.01`"));
+    assert_non_null(strstr(text, "\n- stale: `lr 0.5`: estimator forward-law, revision 2: "));
+    assert_null(strstr(text, "stale: `lr 0.01`"));
     assert_non_null(strstr(text, "| | | text (stale) |"));
     free(text);
 
@@ -146,7 +146,7 @@ static void test_report_marks_stale_rows(void **state) {
     char *yaml = hdo_config_dump(c, false);
     put(dir, "config.yaml", yaml);
     text = report(root);
-    assert_non_null(strstr(text, "\n- stale, `lr 0.01`: made with other settings than the experiment has now\n"));
+    assert_non_null(strstr(text, "\n- stale: `lr 0.01`: made with other settings than the experiment has now\n"));
     free(yaml);
     free(text);
     free(c);

@@ -14,6 +14,8 @@ static const hdo_revision table[] = {
      "a part of the gradient that nearly vanishes beside the rest no longer overflows"},
     {"estimator", "forward-law", 2, "streams=shared",
      "with shared streams it had another law over nodes than forward-sim, and is refused now"},
+    {"estimator", "fd-law", 2, NULL,
+     "small samples beside large ones are no longer dropped, saturated classes no longer overflow"},
     {"estimator", "fd-law", 2, "streams=shared",
      "with shared streams it had another law over nodes than fd, and is refused now"},
     {"model", "cnn2", 2, "model.reading=authors", "channels 8 and 16, pool after the second convolution only"},

@@ -82,16 +82,24 @@ static void put_number(FILE *f, double v, int digits) {
     }
 }
 
-/* Which rows are older than a change, and than which. */
+/* Which rows are older than a change, and than which; rows with the same reason together. */
 static void put_stale(FILE *f, const hdo_paper_case *k) {
+    int n = k->x->n_variants;
     bool any = false;
-    for (int v = 0; v < k->x->n_variants; v++) {
-        hdo_paper_made made;
-        hdo__paper_made(k, v, &made);
-        if (made.stale[0] == '\0') continue;
-        fprintf(f, "%s- stale, `%s`: %s\n", any ? "" : "\n", k->x->variant[v].label, made.stale);
+    hdo_paper_made *made = n > 0 ? calloc((size_t)n, sizeof *made) : NULL;
+    for (int v = 0; v < n && made != NULL; v++) hdo__paper_made(k, v, &made[v]);
+    for (int v = 0; v < n && made != NULL; v++) {
+        if (made[v].stale[0] == '\0') continue;
+        fprintf(f, "%s- stale: `%s`", any ? "" : "\n", k->x->variant[v].label);
         any = true;
+        for (int w = v + 1; w < n; w++) {
+            if (strcmp(made[w].stale, made[v].stale) != 0) continue;
+            fprintf(f, ", `%s`", k->x->variant[w].label);
+            made[w].stale[0] = '\0'; /* said */
+        }
+        fprintf(f, ": %s\n", made[v].stale);
     }
+    free(made);
 }
 
 static void put_runs(FILE *f, const hdo_paper_case *k) {
