@@ -16,14 +16,13 @@ static const char help_text[] =
     "must be the same.\n\n"
     "  --threads N  instead of the stored number: the result does not depend on it\n"
     "  --json       one JSON document\n"
-    "  -q, --quiet  no progress\n\n"
+    "  -q, --quiet  no notes\n\n"
     "Exit codes: 0 all are the same, 1 one is different, 3 one is missing, has not ended or lacks its data.\n\n"
     "Example: hdo verify runs/paper/e2-text/24fo\n";
 
 typedef struct verify_ctx {
     bool json, first;
     int same, different, failed, code;
-    cli_progress progress;
 } verify_ctx;
 
 static void print_text(const hdo_verified *v) {
@@ -43,7 +42,6 @@ static void print_text(const hdo_verified *v) {
 
 static void on_verified(void *p, const hdo_verified *v) {
     verify_ctx *c = p;
-    cli_progress_end(&c->progress);
     c->same += v->verdict == HDO_SAME;
     c->different += v->verdict == HDO_DIFFERENT;
     c->failed += v->verdict == HDO_NOT_VERIFIED;
@@ -58,18 +56,12 @@ static void on_verified(void *p, const hdo_verified *v) {
     }
 }
 
-static void on_row(void *p, const hdo_row *row) {
-    verify_ctx *c = p;
-    cli_progress_row(&c->progress, row);
-}
-
 static int verify_all(int n, char **dirs, int64_t threads, verify_ctx *c) {
-    hdo_hooks hooks = {.ctx = c, .row = on_row, .asked = cli_asked};
+    hdo_hooks hooks = {.ctx = c, .asked = cli_asked};
     for (int k = 0; k < n && cli_signal() == 0; k++) {
         hdo_error e = {0};
-        cli_progress_start(&c->progress, dirs[k], 0);
+        cli_note("making %s again", dirs[k]);
         hdo_status st = hdo_verify(dirs[k], threads, &hooks, on_verified, c, &e);
-        cli_progress_end(&c->progress);
         if (st == HDO_OK) continue;
         c->failed++;
         int code = cli_fail(&e);

@@ -37,7 +37,6 @@ typedef struct hdo_verified {
 HDO_API hdo_status hdo_verify(const char *dir, int64_t threads, const hdo_hooks *hooks,
                               void (*each)(void *ctx, const hdo_verified *v), void *ctx, hdo_error *e);
 
-/* The runs as one JSON document: append every one, then end. */
 HDO_API char *hdo_verified_json(const hdo_verified *v); /* one object; free() it. NULL: out of memory */
 
 #endif
