@@ -37,6 +37,7 @@ int cmd_data(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_weights(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /* "hdo: error: ..." on stderr; returns the exit code that belongs to it. */

@@ -13,11 +13,13 @@ static const char help_text[] =
     "pairs,\n"
     "which is sharper; otherwise Welch's test is used. One run on a side gives a difference without confidence.\n\n"
     "  --metric METRIC    what to compare (default: val/loss_mean)\n"
-    "  --at AXIS[=VALUE]  at equal what: step, interactions, oracle/forward, oracle/backward, bytes_exchanged, "
-    "sim_time,\n"
-    "                     time/wall; at VALUE of it, or at the largest one all runs reached (default: step)\n"
+    "  --at AXIS[=VALUE]  at equal what: step, cost (weighted passes: forward 1, forward mode 2, gradient 3), "
+    "interactions,\n"
+    "                     bytes_exchanged, sim_time, time/wall, oracle/forward, ...; at VALUE of it, or at the largest "
+    "one\n"
+    "                     all runs reached (default: step); an axis that does not move in a run is refused\n"
     "  --json             one JSON document\n\n"
-    "Example: hdo compare runs/24fo+256zo runs/24fo --at bytes_exchanged\n";
+    "Example: hdo compare runs/24fo+256zo runs/24fo --at cost\n";
 
 static void put(const char *key, double v) {
     if (isfinite(v)) {

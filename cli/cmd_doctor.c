@@ -39,7 +39,7 @@ int cmd_doctor(int argc, char **argv) {
     hdo_feature f[32];
     int n = hdo_features(f, 32);
     cli_style s = cli_style_for(stdout);
-    printf("hdo %s\n", hdo_version());
+    printf("hdo %s, built from %s\n", hdo_version(), hdo_commit());
     for (int i = 0; i < n; i++) {
         printf("  %s%-8s%s %-14s %s%s%s\n", f[i].present ? s.green : s.red, f[i].present ? "ok" : "missing", s.off,
                f[i].name, f[i].detail, f[i].gives[0] != '\0' ? " - " : "", f[i].gives);

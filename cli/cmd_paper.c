@@ -25,7 +25,7 @@ static const char help_text[] =
     "  --only TEXT          only variants whose name contains TEXT\n"
     "  -o, --output DIR     folder of all results (default: runs/paper, or paper under $HDO_RUNS_DIR)\n"
     "  --jobs N             processes at once (default: one for each CPU)\n"
-    "  --x METRIC           axis of the figures: step, interactions, oracle/forward, bytes_exchanged, sim_time, "
+    "  --x METRIC           axis of the figures: step, interactions, cost, bytes_exchanged, sim_time, "
     "time/wall\n"
     "  --fetch              obtain missing data sets first\n"
     "  --dry-run            only say what would be run\n"
@@ -111,7 +111,7 @@ static void print_claims(const hdo_paper_case *k) {
         if (r[i].claim != claim) {
             claim = r[i].claim;
             if (claim == 0) {
-                printf("beyond the paper\n");
+                printf("other figures, which count towards no claim\n");
             } else {
                 printf("claim %d %s%s%s: %s\n", claim, s.bold, hdo_verdict_text(hdo_claim_verdict(r, n, claim)), s.off,
                        hdo_claim_text(claim));

@@ -12,7 +12,7 @@ static const char help_text[] =
     "errors.\n\n"
     "  -o, --output FILE  default: report.html\n"
     "  --title TEXT       heading of the page\n"
-    "  --x METRIC         axis of the figures: step, interactions, oracle/forward, bytes_exchanged, sim_time, "
+    "  --x METRIC         axis of the figures: step, interactions, cost, bytes_exchanged, sim_time, "
     "time/wall\n\n"
     "Example: hdo report runs/8fo runs/24zo runs/8fo+24zo -o hybrid.html --x bytes_exchanged\n";
 

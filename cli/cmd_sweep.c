@@ -16,7 +16,9 @@ static const char help_text[] =
     "  --grid KEY=A,B,C     all combinations of the lists given\n"
     "  --random N           N random points; then KEY=LO:HI, KEY=LO:HI:log (even in the logarithm) or KEY=A,B,C as "
     "words\n"
-    "  --paper              the search intervals of the paper's tables, for e1 ... e7\n"
+    "  --paper              the search intervals of the paper's tables, for e1 ... e7: rates, batches, momentum, rv; "
+    "16\n"
+    "                       random points unless --random says more\n"
     "  --per-class          tune every class on a single node of it, as the paper's authors did, then put them "
     "together\n"
     "  --halving            successive halving: all points for a ninth of the steps, the best third for a third, the "
@@ -214,10 +216,8 @@ static int add_paper_axes(sweep_options *o) {
     snprintf(id, sizeof id, "%.2s", o->source);
     const hdo_paper_experiment *x = hdo_paper_find(id);
     if (x == NULL) return cli_usage_error("sweep", "--paper goes with e1 ... e7, not with '%s'", o->source);
-    for (int i = 0; i < HDO_PAPER_AXES && x->search[i].key != NULL; i++) {
-        char text[160];
-        snprintf(text, sizeof text, "%s=%.4f:%.4f:log", x->search[i].key, x->search[i].lo, x->search[i].hi);
-        int code = add_axis(o, text);
+    for (int i = 0; i < HDO_PAPER_AXES && x->search[i] != NULL; i++) {
+        int code = add_axis(o, x->search[i]);
         if (code != 0) return code;
     }
     if (o->random == 0) o->random = 16;

@@ -110,6 +110,19 @@ static void override(const options *o, hdo_constants *k) {
 
 /* ---- scaling ---- */
 
+static void print_law(const hdo_law *w) {
+    printf("%s\n", w->statement);
+    printf("  exponent %.4f +- %.4f (%d points, %d seeds, chi2/dof %.1f; errors of points at least %g %%), theory %g\n",
+           w->exponent, w->exponent_se, w->n_points, w->seeds, w->chi2, 100.0 * w->floor, w->expected);
+    printf("  off by %.4f = %.1f standard errors; limit 3 of them, and an allowance of %.4f: %s\n", w->off, w->off_se,
+           w->allowance, hdo_law_verdict_text(w->verdict));
+    printf("  allowance for finite steps: %s\n", w->allowance_why);
+    printf("  %14s %14s %12s %14s\n", w->x_label, "measured", "se", "law");
+    for (int i = 0; i < w->n_points; i++)
+        printf("  %14.4g %14.5g %12.2g %14.5g\n", w->x[i], w->mean[i], w->se[i], w->predicted[i]);
+    printf("\n");
+}
+
 static int scaling(const options *o, const hdo_study_hooks *hooks, cli_study_progress *p) {
     hdo_law law[HDO_LAWS];
     hdo_error e = {0};
@@ -120,29 +133,18 @@ static int scaling(const options *o, const hdo_study_hooks *hooks, cli_study_pro
     }
     if (st != HDO_OK) return cli_study_fail(&e);
     bool all = true;
-    if (o->json) printf("{\"schema_version\": 1, \"laws\": [");
-    for (int k = 0; k < HDO_LAWS; k++) {
-        const hdo_law *w = &law[k];
-        all = all && w->agrees;
-        if (o->json) {
-            printf("%s\n  {\"name\": \"%s\", \"expected\": %g, \"exponent\": %.6g, \"se\": %.6g, \"chi2\": %.6g, "
-                   "\"seeds\": %d, "
-                   "\"points\": %d, \"agrees\": %s}",
-                   k > 0 ? "," : "", w->name, w->expected, w->exponent, w->exponent_se, w->chi2, w->seeds, w->n_points,
-                   w->agrees ? "true" : "false");
-            continue;
-        }
-        printf("%s\n", w->statement);
-        printf("  exponent %.3f +- %.3f, theory %g (%d points, %d seeds, chi2/dof %.1f): %s\n", w->exponent,
-               w->exponent_se, w->expected, w->n_points, w->seeds, w->chi2, w->agrees ? "agrees" : "DOES NOT AGREE");
-        printf("  %14s %14s %12s %14s\n", w->x_label, "measured", "se", "law");
-        for (int i = 0; i < w->n_points; i++) {
-            printf("  %14.4g %14.5g %12.2g %14.5g\n", w->x[i], w->mean[i], w->se[i], w->predicted[i]);
-        }
-        printf("\n");
+    for (int k = 0; k < HDO_LAWS; k++) all = all && law[k].verdict != HDO_LAW_DISAGREES;
+    if (o->json) {
+        char *text = hdo_scaling_json(law, HDO_LAWS);
+        if (text != NULL) puts(text);
+        free(text);
+    } else {
+        for (int k = 0; k < HDO_LAWS; k++) print_law(&law[k]);
+        printf(
+            "An exponent agrees if it is off by at most 3 standard errors. The laws are limits of small steps: by how "
+            "much the\nsteps taken here may move an exponent is its allowance, computed from the sizes alone.\n");
+        if (o->output != NULL) printf("figures: %s-*.svg\n", o->output);
     }
-    if (o->json) printf("]}\n");
-    if (o->output != NULL && !o->json) printf("figures: %s-*.svg\n", o->output);
     return all ? 0 : 1;
 }
 

@@ -12,6 +12,7 @@ const cli_command cli_commands[] = {
     {"plot", cmd_plot, "draw the curves of runs (svg, png, pdf; the .csv and .gp stay)"},
     {"report", cmd_report, "a self-contained page of runs"},
     {"compare", cmd_compare, "the difference of two groups of runs, with confidence"},
+    {"verify", cmd_verify, "make stored runs again and compare them, bit for bit"},
     {"eval", cmd_eval, "loss, accuracy and confusion of a stored model or weights"},
     {"sweep", cmd_sweep, "grid and random search over settings, with early stopping"},
     {"theory", cmd_theory, "bounds on a problem: constants, step sizes, warnings, measured against runs"},

@@ -107,11 +107,8 @@ static void print_mixing(const hdo_config *c, const hdo_assessment *a) {
            a->weighted ? ", mean of unequal steps" : "");
 }
 
-static void print_convex(const hdo_assessment *a) {
+static void print_convex_bounds(const hdo_assessment *a) {
     char b[4][32];
-    if (!a->sc_known) return;
-    heading(a->sc_holds ? "Strongly convex bounds"
-                        : "Strongly convex bounds (AN ASSUMPTION FAILS: formal values only)");
     printf("  after T = %lld rounds                  E|mu - x*|^2 <= %-10s E Gamma <= %-10s E M^G <= %s\n",
            (long long)a->T, num(a->a_T, b[0]), num(a->Gamma_T, b[1]), num(a->MG_T, b[2]));
     printf("  for ever                               E|mu - x*|^2 <= %-10s spectral radius %.6g, heterogeneity in mode "
@@ -124,6 +121,30 @@ static void print_convex(const hdo_assessment *a) {
                num(a->fy.het, b[1]), num(a->fy.noise, b[2]), num(a->fy.bias, b[3]));
     } else {
         printf("  weighted average y_T                   no bound at this step size\n");
+    }
+}
+
+/* The condition, its value here, its limit. */
+static void print_not_applying(const hdo_assessment *a) {
+    char b[32];
+    printf(
+        "  The strongly convex theorem does not apply here: spectral radius %.4g, must be below 1; lr = %.4g, at most "
+        "%s.\n",
+        a->limit.radius, a->eta, num(a->sc_eta_bounded, b));
+    if (a->T < a->sc_T_min)
+        printf("  The step ~ ln T/T (lr: theorem) meets its condition from T = %lld on; here T = %lld.\n",
+               (long long)a->sc_T_min, (long long)a->T);
+}
+
+static void print_convex(const hdo_assessment *a) {
+    char b[4][32];
+    if (!a->sc_known) return;
+    heading(a->sc_holds ? "Strongly convex bounds"
+                        : "Strongly convex bounds (AN ASSUMPTION FAILS: formal values only)");
+    if (a->sc_applies) {
+        print_convex_bounds(a);
+    } else {
+        print_not_applying(a);
     }
     printf("  largest step                           consensus %s, descent %s, bounded %s, comfortable %s\n",
            num(a->sc_eta_consensus, b[0]), num(a->sc_eta_descent, b[1]), num(a->sc_eta_bounded, b[2]),
@@ -160,6 +181,7 @@ static void print_nonconvex(const hdo_assessment *a) {
 
 static void print_help(const hdo_assessment *a) {
     const hdo_zo_help *h = &a->help;
+    if (isnan(a->paper_noise[0].noise)) return;
     heading("The published noise terms, hidden constants set to one");
     printf(
         "  heterogeneity eta (d n0 vs0^2 + n1 vs1^2)/n^2 = %.3g, gradient noise eta (d n0 s0^2 + n1 s1^2)/n^2 = %.3g,\n"
@@ -219,7 +241,10 @@ void cli_print_comparison(const hdo_comparison *c, const char *figures) {
     for (int q = 0; q < HDO_QUANTITIES; q++) {
         const hdo_verdict *v = &c->verdict[q];
         if (!v->measured) continue;
-        const char *word = !v->bounded   ? "no bound"
+        bool convex = q == HDO_Q_DISTANCE || q == HDO_Q_GAMMA || q == HDO_Q_MG || q == HDO_Q_VALUE;
+        bool beyond = convex && c->assessment.sc_known && !c->assessment.sc_applies;
+        const char *word = beyond        ? "does not apply"
+                           : !v->bounded ? "no bound"
                            : v->violated ? (v->holds ? "VIOLATED" : "above, assumptions fail")
                            : v->holds    ? "below its bound"
                                          : "below, assumptions fail";
@@ -229,6 +254,7 @@ void cli_print_comparison(const hdo_comparison *c, const char *figures) {
                num(v->se, b[1]), num(v->bound, b[2]), num(v->bounded ? v->slack : (double)NAN, b[3]), tight,
                v->violated && v->holds ? s.red : "", word, v->violated && v->holds ? s.off : "");
     }
+    if (c->assessment.sc_known && !c->assessment.sc_applies) print_not_applying(&c->assessment);
     printf("  slack = bound / measured. A mean is above its bound only if it is so by more than 4 standard errors.\n");
     if (figures != NULL) printf("figures: %s-*.svg (with .png, .pdf, .csv, .gp)\n", figures);
     print_warnings(&c->assessment);

@@ -85,9 +85,10 @@ int main(int argc, char **argv) {
         return 1;
     }
     for (int k = 0; k < HDO_LAWS; k++) {
-        printf("%s %-18s exponent %.4f +- %.4f, theory %g, chi2/dof %.2f\n", law[k].agrees ? "ok" : "not ok",
-               law[k].name, law[k].exponent, law[k].exponent_se, law[k].expected, law[k].chi2);
-        bad += !law[k].agrees;
+        printf("%s %-18s exponent %.4f +- %.4f, theory %g, chi2/dof %.2f\n",
+               law[k].verdict != HDO_LAW_DISAGREES ? "ok" : "not ok", law[k].name, law[k].exponent, law[k].exponent_se,
+               law[k].expected, law[k].chi2);
+        bad += law[k].verdict == HDO_LAW_DISAGREES;
     }
     return bad == 0 ? 0 : 1;
 }

@@ -46,6 +46,15 @@ static int64_t expected_passes(const hdo_estimator *s, const hdo_objective *f) {
     return 0;
 }
 
+/* What a device makes of it, in forward passes: the weights of docs/metrics.md, stated here once more. */
+static int64_t expected_cost(const hdo_estimator *s, const hdo_objective *f, const hdo_estimate_info *info) {
+    int64_t blocks = s->directions == HDO_DIRECTIONS_PER_TENSOR ? f->n_tensors : 1, rv = s->rv * blocks;
+    const char *n = s->ops->name;
+    if (strcmp(n, "fo") == 0) return 3;
+    if (strncmp(n, "forward", 7) == 0) return 2 * rv; /* also where a gradient simulates it */
+    return strcmp(n, "complex-step") == 0 ? 4 * rv + 1 : info->forward;
+}
+
 static void check_one(bench *b, const hdo_estimator *s) {
     size_t d = b->f->d, bytes = d * sizeof(float);
     float *x = bench_get(bytes), *G = bench_get(bytes), *g = bench_get(bytes);
@@ -84,6 +93,7 @@ static void check_one(bench *b, const hdo_estimator *s) {
     double loss;
     assert_int_equal(b->f->ops->loss(b->f, &b->batch, b->x, &b->w, &loss, NULL), HDO_OK);
     assert_true(fabs(info.loss - loss) < 1e-4 * (1.0 + fabs(loss))); /* fd-central: to second order in nu */
+    assert_int_equal(info.cost, expected_cost(s, b->f, &info));
     int64_t passes = expected_passes(s, b->f);
     if (passes >= 0) assert_int_equal(info.forward, passes);
     if (passes < 0) assert_in_range(info.forward, 2 * s->rv + 1, 3 * s->rv * b->f->n_tensors + 1);

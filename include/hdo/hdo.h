@@ -29,6 +29,8 @@ extern "C" {
 #endif
 
 HDO_API const char *hdo_version(void);
+/* `git describe` of the sources it was built from, "unknown" without; "-dirty" behind it: with changes of their own. */
+HDO_API const char *hdo_commit(void);
 
 /* Configurations that come with the program: the YAML text of one, or NULL; and all names, NULL-terminated. */
 HDO_API const char *hdo_preset(const char *name);

@@ -17,7 +17,7 @@
 #include "hdo/report.h"
 #include "hdo/status.h"
 
-enum { HDO_PAPER_SETS = 8, HDO_PAPER_FIGURES = 3, HDO_PAPER_AXES = 4 };
+enum { HDO_PAPER_SETS = 8, HDO_PAPER_FIGURES = 3, HDO_PAPER_AXES = 8 };
 
 typedef struct hdo_paper_variant { /* one curve */
     const char *label, *population;
@@ -30,11 +30,6 @@ typedef struct hdo_paper_figure {
     const char *minus; /* a variant: draw the difference to it, seed by seed */
 } hdo_paper_figure;
 
-typedef struct hdo_paper_search { /* the paper's search interval of one setting */
-    const char *key;
-    double lo, hi; /* searched evenly in the logarithm */
-} hdo_paper_search;
-
 typedef struct hdo_paper_experiment {
     const char *id, *title, *about;
     int seeds;       /* of the full run here */
@@ -44,7 +39,7 @@ typedef struct hdo_paper_experiment {
     hdo_paper_figure figure[HDO_PAPER_FIGURES]; /* ends with name == NULL */
     const char *quick[HDO_PAPER_SETS];
     int quick_seeds;
-    hdo_paper_search search[HDO_PAPER_AXES]; /* ends with key == NULL */
+    const char *search[HDO_PAPER_AXES]; /* the paper's search intervals, as hdo sweep takes them; ends with NULL */
 } hdo_paper_experiment;
 
 typedef struct hdo_paper_reading {
@@ -82,7 +77,7 @@ HDO_API double hdo_paper_cost(const hdo_config *c);
 /* What a folder holds, compared with what it should hold. */
 typedef enum hdo_stored {
     HDO_STORED_NOTHING,
-    HDO_STORED_OTHER, /* a run with another configuration */
+    HDO_STORED_OTHER, /* a run with another configuration, or made before a change of what it uses */
     HDO_STORED_PART,  /* this run, not ended: to be resumed */
     HDO_STORED_DONE   /* this run, completed or diverged */
 } hdo_stored;
@@ -94,7 +89,7 @@ typedef enum hdo_verdict { HDO_UNDECIDED, HDO_HOLDS, HDO_FAILS } hdo_verdict;
 HDO_API const char *hdo_verdict_text(hdo_verdict v); /* "undecided", "holds", "does not hold" */
 
 typedef struct hdo_claim_result { /* one part of a claim on one experiment */
-    int claim;                    /* 1 .. 7; 0: not claimed by the paper, but worth knowing */
+    int claim;                    /* 1 .. 7; 0: another figure, which counts towards no claim */
     const char *text;             /* what is claimed */
     const char *quantity;         /* what was compared: "val/loss_mean, last tenth" */
     hdo_verdict verdict;

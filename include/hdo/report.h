@@ -114,7 +114,7 @@ HDO_API hdo_difference hdo_compare_values(const double *a, const int64_t *seed_a
 HDO_API double hdo_student_quantile(double p, double dof); /* p in (0.5, 1) */
 
 /* The groups in two folders at equal x. at < 0: the largest x that every run of both groups has. *x receives the x
- * used. */
+ * used. An axis that is constant in a run is refused (HDO_E_CONFIG). */
 HDO_API hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const char *metric, const char *axis,
                                     double at, hdo_difference *out, double *x, hdo_error *e);
 

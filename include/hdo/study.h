@@ -122,8 +122,9 @@ typedef struct hdo_assessment {
     bool weighted; /* steps differ between classes: bounds of the rescaled problem (docs/theory.md 3.10) */
 
     /* strongly convex */
-    bool sc_known; /* ell > 0 and all constants are there */
-    bool sc_holds; /* and every assumption */
+    bool sc_known;   /* ell > 0 and all constants are there */
+    bool sc_holds;   /* and every assumption */
+    bool sc_applies; /* and the step is one for which the curve is bounded; otherwise there are no bounds */
     hdo_theory_problem sc;
     hdo_sys_coef sys;
     hdo_sc_lyap lyap;
@@ -144,11 +145,11 @@ typedef struct hdo_assessment {
     double nc_eta_best, nc_best;
 
     /* the published constants */
-    hdo_paper_noise paper_noise[2]; /* k = 1 convex, k = 2 not */
+    hdo_paper_noise paper_noise[2]; /* k = 1 convex, k = 2 not; NaN: unknown */
     hdo_paper_sc paper;
     int64_t paper_T_min; /* -1: never; 0: not applicable */
 
-    /* do the zeroth-order nodes help? valid if n0 and n1 are positive */
+    /* do the zeroth-order nodes help? NaN unless n0 and n1 are positive and their noise is known */
     double a0, a1;
     hdo_zo_help help;
     double rv_needed, early;
@@ -209,6 +210,10 @@ HDO_API char *hdo_comparison_json(const hdo_comparison *c);
 /* ---- scaling laws ---------------------------------------------------------------------------------------------------
  */
 
+/* The rule, stated wherever a verdict is: off by at most 3 standard errors; by at most those and the allowance; more.
+ */
+typedef enum hdo_law_verdict { HDO_LAW_AGREES, HDO_LAW_ALLOWED, HDO_LAW_DISAGREES } hdo_law_verdict;
+
 typedef struct hdo_law {
     const char *name, *statement, *x_label, *y_label;
     int n_points, seeds;
@@ -217,14 +222,19 @@ typedef struct hdo_law {
     double expected;              /* exponent the theory promises */
     double exponent, exponent_se; /* fitted to the last fit_points points */
     int fit_points;
-    double chi2; /* of the fit, per degree of freedom */
-    bool agrees; /* |exponent - expected| within the tolerance of the law */
-    double tolerance;
+    double chi2;      /* of the fit, per degree of freedom */
+    double floor;     /* relative errors of points count as at least this in the fit */
+    double allowance; /* how far finite steps may move the exponent, from the sizes alone */
+    const char *allowance_why;
+    double off, off_se; /* |exponent - expected|, and that in standard errors */
+    hdo_law_verdict verdict;
 } hdo_law;
+HDO_API const char *hdo_law_verdict_text(hdo_law_verdict v);
 
 enum { HDO_LAWS = 4 };
 HDO_API hdo_status hdo_scaling_run(bool quick, int threads, const hdo_study_hooks *hooks, hdo_law law[HDO_LAWS],
                                    hdo_error *e);
+HDO_API char *hdo_scaling_json(const hdo_law *law, int n); /* free() it; NULL: out of memory */
 HDO_API hdo_status hdo_scaling_figures(const hdo_law *law, int n, const char *base, unsigned formats, hdo_error *e);
 
 /* ---- the planner ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ static hdo_status fo_estimate(const hdo_estimator *s, const hdo_objective *f, co
     (void)s;
     hdo__keep_buffers(f, q, g);
     info->backward = 1;
+    info->cost = HDO_COST_GRADIENT;
     return f->ops->grad(f, q->batch, q->x, w, g, &info->loss, f->n_buf > 0 ? g + f->d : NULL);
 }
 

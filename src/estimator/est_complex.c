@@ -46,6 +46,7 @@ static hdo_status complex_estimate(const hdo_estimator *s, const hdo_objective *
     hdo_status st = f->ops->loss(f, q->batch, q->x, w, &info->loss, f->n_buf > 0 ? g + f->d : NULL);
     if (st == HDO_OK) st = hdo__estimate_slopes(s, f, q, w, complex_slopes, &c, g);
     info->forward = c.forward;
+    info->cost = 1 + HDO_COST_COMPLEX * (c.forward - 1);
     return st;
 }
 

@@ -102,7 +102,7 @@ static hdo_status debiased_estimate(const hdo_estimator *s, const hdo_objective 
     hdo_status st = f->ops->loss(f, q->batch, q->x, w, &c.loss, f->n_buf > 0 ? g + f->d : NULL);
     if (st == HDO_OK) st = hdo__estimate_slopes(s, f, q, w, debiased_slopes, &c, g);
     info->loss = c.loss;
-    info->forward = c.forward;
+    info->cost = info->forward = c.forward;
     hdo__arena_rewind(w->arena, mark);
     return st;
 }

@@ -49,7 +49,7 @@ static hdo_status fd_estimate(const hdo_estimator *s, const hdo_objective *f, co
     hdo_status st = f->ops->loss(f, q->batch, q->x, w, &c.loss, f->n_buf > 0 ? g + f->d : NULL);
     if (st == HDO_OK) st = hdo__estimate_slopes(s, f, q, w, fd_slopes, &c, g);
     info->loss = c.loss;
-    info->forward = c.forward;
+    info->cost = info->forward = c.forward;
     return st;
 }
 
@@ -96,7 +96,7 @@ static hdo_status central_estimate(const hdo_estimator *s, const hdo_objective *
     if (f->n_buf > 0) st = f->ops->loss(f, q->batch, q->x, w, &at_x, g + f->d);
     if (st == HDO_OK) st = hdo__estimate_slopes(s, f, q, w, central_slopes, &c, g);
     info->loss = f->n_buf > 0 ? at_x : c.loss / (double)c.forward;
-    info->forward = c.forward + (f->n_buf > 0 ? 1 : 0);
+    info->cost = info->forward = c.forward + (f->n_buf > 0 ? 1 : 0);
     hdo__arena_rewind(w->arena, mark);
     return st;
 }

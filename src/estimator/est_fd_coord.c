@@ -40,7 +40,7 @@ static hdo_status coord_estimate(const hdo_estimator *s, const hdo_objective *f,
             g[j] = (float)((c[r] - info->loss) / (double)nu * ((double)d / (double)m));
         }
     }
-    info->forward = (int64_t)m + 1;
+    info->cost = info->forward = (int64_t)m + 1;
     hdo__arena_rewind(w->arena, mark);
     return st;
 }

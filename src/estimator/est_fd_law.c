@@ -86,7 +86,7 @@ static hdo_status law_estimate(const hdo_estimator *s, const hdo_objective *f, c
     int blocks = hdo__block_count(s, f);
     hdo__keep_buffers(f, q, g);
     for (int b = 0; b < blocks && st == HDO_OK; b++) st = law_block(s, f, q, hdo__block_at(s, f, b), w, g, &info->loss);
-    info->forward = 1 + (int64_t)s->rv * blocks; /* losses evaluated, each in the small space */
+    info->cost = info->forward = 1 + (int64_t)s->rv * blocks; /* losses evaluated, each in the small space */
     return st;
 }
 

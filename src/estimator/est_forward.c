@@ -41,6 +41,7 @@ static hdo_status forward_estimate(const hdo_estimator *s, const hdo_objective *
     hdo_status st = hdo__estimate_slopes(s, f, q, w, jvp_slopes, &c, g);
     info->loss = c.loss;
     info->jvp = c.jvp;
+    info->cost = HDO_COST_JVP * c.jvp;
     return st;
 }
 

@@ -29,8 +29,14 @@ typedef struct hdo_request { /* one estimate */
 
 typedef struct hdo_estimate_info {
     double loss;                    /* minibatch loss at x */
-    int64_t forward, backward, jvp; /* passes over the model */
+    int64_t forward, backward, jvp; /* passes over the model, as this program made them */
+    int64_t cost;                   /* passes a device that runs the estimator makes, each with its weight below */
 } hdo_estimate_info;
+
+/* What passes over a batch cost, in forward passes. A tangent travels beside every number (Baydin et al., 2022); a
+ * reverse pass is two products a layer where the forward pass is one (Griewank and Walther, "Evaluating derivatives",
+ * chapter 4); a product of complex numbers is four real ones. */
+enum { HDO_COST_JVP = 2, HDO_COST_GRADIENT = 3, HDO_COST_COMPLEX = 4 };
 
 typedef struct hdo_estimator_ops {
     const char *name;

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "hdo/config.h"
 #include "hdo/report.h"
+#include "report/page.h"
 
 enum { METRICS_MAX_BYTES = 1 << 30 };
 
@@ -27,8 +28,10 @@ static bool series_add(hdo_series *s, double x, double y) {
     return true;
 }
 
-/* A figure by its name; "time/wall" is stored as time: {wall}. A missing or null figure is NaN. */
+/* A figure by its name; "time/wall" is stored as time: {wall}, and "cost" is short for "oracle/cost". A missing or null
+ * figure is NaN. */
 static double figure_of(const json_t *row, const char *name, bool *known) {
+    if (strcmp(name, "cost") == 0) name = "oracle/cost";
     const json_t *v = json_object_get(row, name);
     if (v == NULL && strncmp(name, "time/", 5) == 0) v = json_object_get(json_object_get(row, "time"), name + 5);
     if (v != NULL) *known = true;
@@ -85,12 +88,10 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sub-folders of dir that hold metrics.jsonl, sorted; the caller frees names and list. */
-static int list_runs(const char *dir, char ***out) {
+static int list_folders(const char *dir, char ***out) {
     DIR *d = opendir(dir);
     int n = 0, cap = 0;
     char **names = NULL;
-    *out = NULL;
     if (d == NULL) return 0;
     for (struct dirent *ent; (ent = readdir(d)) != NULL;) {
         char path[2 * HDO_PATH_MAX];
@@ -115,6 +116,16 @@ static int list_runs(const char *dir, char ***out) {
     return n;
 }
 
+int hdo__list_runs(const char *dir, char ***out) {
+    char path[HDO_PATH_MAX + 64];
+    *out = NULL;
+    if (!hdo__path_join(path, sizeof path, dir, "metrics.jsonl") || !hdo__path_exists(path))
+        return list_folders(dir, out);
+    *out = malloc(sizeof **out);
+    if (*out == NULL || ((*out)[0] = strdup(dir)) == NULL) return 0;
+    return 1;
+}
+
 static void set_label(char label[HDO_LABEL_MAX], const char *dir) {
     size_t len = strlen(dir);
     while (len > 1 && dir[len - 1] == '/') len--;
@@ -124,12 +135,10 @@ static void set_label(char label[HDO_LABEL_MAX], const char *dir) {
 }
 
 hdo_status hdo_bundle_load(hdo_bundle *out, const char *dir, const char *x, const char *y, hdo_error *e) {
-    char one[HDO_PATH_MAX + 64];
     char **runs = NULL;
     *out = (hdo_bundle){0};
     set_label(out->label, dir);
-    bool is_run = hdo__path_join(one, sizeof one, dir, "metrics.jsonl") && hdo__path_exists(one);
-    int n = is_run ? 1 : list_runs(dir, &runs);
+    int n = hdo__list_runs(dir, &runs);
     if (n == 0) {
         free(runs);
         return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no metrics.jsonl, nor has any folder in it", dir);
@@ -137,9 +146,9 @@ hdo_status hdo_bundle_load(hdo_bundle *out, const char *dir, const char *x, cons
     out->run = calloc((size_t)n, sizeof *out->run);
     hdo_status st = out->run == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory") : HDO_OK;
     for (; out->n_runs < n && st == HDO_OK; out->n_runs++) {
-        st = read_run(is_run ? dir : runs[out->n_runs], x, y, &out->run[out->n_runs], e);
+        st = read_run(runs[out->n_runs], x, y, &out->run[out->n_runs], e);
     }
-    for (int k = 0; k < n && !is_run; k++) free(runs[k]);
+    for (int k = 0; k < n; k++) free(runs[k]);
     free(runs);
     if (st != HDO_OK) hdo_bundle_clear(out);
     return st;

@@ -6,6 +6,7 @@
  */
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,34 @@ static double common_end(const hdo_bundle *g, double end) {
     return end;
 }
 
+/* Why the axis cannot say how far the run is; NULL: it can, because it only grows. */
+static const char *axis_flaw(const hdo_series *s, char buf[64]) {
+    double first = (double)NAN, last = (double)NAN;
+    for (int i = 0; i < s->n; i++) {
+        if (isnan(s->x[i])) continue;
+        if (s->x[i] < last) return "falls";
+        last = s->x[i];
+        if (isnan(first)) first = last;
+    }
+    if (last > first) return NULL;
+    snprintf(buf, 64, isnan(last) ? "has no values" : "is %g from beginning to end", last);
+    return buf;
+}
+
+static hdo_status check_axis(const hdo_bundle *g, const char *dir, const char *axis, hdo_error *e) {
+    for (int k = 0; k < g->n_runs; k++) {
+        char run[32] = "the run", buf[64];
+        const char *flaw = axis_flaw(&g->run[k], buf);
+        if (flaw == NULL) continue;
+        if (g->n_runs > 1 && g->run[k].seed >= 0) snprintf(run, sizeof run, "seed %lld", (long long)g->run[k].seed);
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "%s in '%s' cannot be compared at equal %s, which %s there; take another axis, such as cost "
+                         "or step",
+                         run, dir, axis, flaw);
+    }
+    return HDO_OK;
+}
+
 static hdo_status values_at(const hdo_bundle *g, const char *dir, double x, double *v, int64_t *seed, hdo_error *e) {
     for (int k = 0; k < g->n_runs; k++) {
         v[k] = hdo_series_at(&g->run[k], x);
@@ -140,6 +169,8 @@ hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const char *me
     hdo_bundle a, b = {0};
     hdo_status st = hdo_bundle_load(&a, dir_a, axis, metric, e);
     if (st == HDO_OK) st = hdo_bundle_load(&b, dir_b, axis, metric, e);
+    if (st == HDO_OK) st = check_axis(&a, dir_a, axis, e);
+    if (st == HDO_OK) st = check_axis(&b, dir_b, axis, e);
     double *v = NULL;
     int64_t *seed = NULL;
     if (st == HDO_OK) {

@@ -224,6 +224,8 @@ const char *hdo_axis_label(const char *metric) {
                                            {"oracle/forward", "forward passes, all nodes"},
                                            {"oracle/backward", "gradients by reverse mode, all nodes"},
                                            {"oracle/jvp", "forward-mode derivatives, all nodes"},
+                                           {"oracle/cost", "cost: weighted passes, all nodes"},
+                                           {"cost", "cost: weighted passes, all nodes"},
                                            {"bytes_exchanged", "bytes exchanged"},
                                            {"sim_time", "simulated time (s)"},
                                            {"time/wall", "time (s)"},

@@ -98,6 +98,7 @@ static void add_run(const json_t *o, hdo_group_figures *g, sums *s) {
     g->forward += number(oracle, "forward");
     g->backward += number(oracle, "backward");
     g->jvp += number(oracle, "jvp");
+    g->cost += number(oracle, "cost");
     g->bytes += number(o, "bytes_exchanged");
     if (!isfinite(loss) || (outcome != NULL && strcmp(outcome, "diverged") == 0)) return; /* no final figures */
     double acc = number(final, "val_acc_mean");
@@ -160,8 +161,8 @@ static void put_table(FILE *f, const char *const *dirs, const hdo_group_figures 
     fputs("<h2>Final "
           "figures</h2>\n<table><tr><th>runs</th><th>seeds</th><th>outcome</th><th>steps</th><th>loss</"
           "th><th>&plusmn;</th>"
-          "<th>accuracy</th><th>mean model</th><th>consensus</th><th>forward</th><th>backward</th><th>MB</th><th>time "
-          "(s)</th></tr>\n",
+          "<th>accuracy</th><th>mean model</th><th>consensus</th><th>cost</th><th>forward</th><th>backward</th>"
+          "<th>MB</th><th>time (s)</th></tr>\n",
           f);
     for (int k = 0; k < n; k++) {
         fputs("<tr><td>", f);
@@ -176,6 +177,7 @@ static void put_table(FILE *f, const char *const *dirs, const hdo_group_figures 
         put_cell(f, "%.2f %%", 100.0 * g[k].acc);
         put_cell(f, "%.4f", g[k].mu);
         put_cell(f, "%.3g", g[k].gamma);
+        put_cell(f, "%.3g", g[k].cost);
         put_cell(f, "%.3g", g[k].forward);
         put_cell(f, "%.3g", g[k].backward);
         put_cell(f, "%.1f", g[k].bytes / 1e6);

@@ -46,7 +46,8 @@ void hdo__async_rows_part(hdo_async_rows *a, const hdo_async_part *p, int weight
     hdo_async_entry *t = entry_of(a, p->step);
     if (t == NULL) return;
     double w = (double)weight;
-    int64_t *sum[HDO_COUNTS] = {&t->row.interactions, &t->row.bytes, &t->row.forward, &t->row.backward, &t->row.jvp};
+    int64_t *sum[HDO_COUNTS] = {&t->row.interactions, &t->row.bytes, &t->row.forward,
+                                &t->row.backward,     &t->row.jvp,   &t->row.cost};
     for (int k = 0; k < HDO_COUNTS; k++) *sum[k] += p->counts[k];
     t->weight += w;
     t->row.train_loss += (p->train_loss - t->row.train_loss) * w / t->weight;

@@ -12,7 +12,7 @@
 
 #include "metrics/metrics.h"
 
-enum { HDO_COUNTS = 5 }; /* interactions, bytes, forward, backward, jvp */
+enum { HDO_COUNTS = 6 }; /* interactions, bytes, forward, backward, jvp, cost */
 
 typedef struct hdo_async_part { /* what one rank has to say about its nodes at one of its steps */
     int64_t step;

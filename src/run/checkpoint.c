@@ -226,6 +226,7 @@ static hdo_status write_state(hdo_run *r, const char *hex, hdo_error *e) {
     hdo__json_int(&j, "forward", r->forward);
     hdo__json_int(&j, "backward", r->backward);
     hdo__json_int(&j, "jvp", r->jvp);
+    hdo__json_int(&j, "cost", r->cost);
     hdo__json_real(&j, "train_loss", r->train_loss);
     hdo__json_real(&j, "mg", r->mg);
     hdo__json_real(&j, "wall_s", hdo__now_s() - r->start_s);
@@ -313,6 +314,7 @@ static hdo_status read_state(hdo_run *r, const char *path, char hex[65], hdo_err
         r->forward = get_int(o, "forward");
         r->backward = get_int(o, "backward");
         r->jvp = get_int(o, "jvp");
+        r->cost = get_int(o, "cost");
         r->train_loss = get_real(o, "train_loss");
         r->mg = get_real(o, "mg");
         r->start_s = hdo__now_s() - get_real(o, "wall_s");

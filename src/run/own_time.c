@@ -38,7 +38,7 @@ void hdo__run_evaluate_own(hdo_run *r) {
     hdo_async_part p = {.step = r->step,
                         .train_loss = r->train_loss,
                         .mg = r->mg,
-                        .counts = {r->interactions, r->bytes, r->forward, r->backward, r->jvp}};
+                        .counts = {r->interactions, r->bytes, r->forward, r->backward, r->jvp, r->cost}};
     hdo_status st = hdo__metrics_local(&r->metrics, &copy, &r->team, &p.nodes);
     if (st == HDO_OK) {
         hdo__async_report(r->async, &p);
@@ -50,7 +50,7 @@ void hdo__run_evaluate_own(hdo_run *r) {
 }
 
 static void own_counts(hdo_run *r, double c[HDO_COUNTS], bool put) {
-    int64_t *count[HDO_COUNTS] = {&r->interactions, &r->bytes, &r->forward, &r->backward, &r->jvp};
+    int64_t *count[HDO_COUNTS] = {&r->interactions, &r->bytes, &r->forward, &r->backward, &r->jvp, &r->cost};
     for (int k = 0; k < HDO_COUNTS; k++) {
         if (put) {
             *count[k] = (int64_t)c[k];

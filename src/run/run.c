@@ -72,6 +72,7 @@ static hdo_status evaluate(hdo_run *r, hdo_error *e) {
     row->forward = r->forward;
     row->backward = r->backward;
     row->jvp = r->jvp;
+    row->cost = r->cost;
     row->bytes = r->bytes;
     row->present = r->mixer.n;
     row->sim_s = 0.0;

@@ -9,6 +9,7 @@
 #ifndef HDO_RUN_RUN_INTERNAL_H
 #define HDO_RUN_RUN_INTERNAL_H
 
+#include "base/json.h"
 #include "base/team.h"
 #include "estimator/estimator.h"
 #include "hdo/run.h"
@@ -34,7 +35,7 @@ typedef struct hdo_class { /* a class of nodes, wired */
 
 typedef struct hdo_node_result { /* what a local step leaves behind for step.c to add up, in node order */
     double loss, g2;
-    int64_t forward, backward, jvp;
+    int64_t forward, backward, jvp, cost;
     hdo_status status;
 } hdo_node_result;
 
@@ -63,7 +64,7 @@ struct hdo_run {
     float *y;         /* (ld): the weighted average y_t; NULL unless kept */
     float *fresh;     /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
     int64_t step;
-    int64_t interactions, bytes, forward, backward, jvp;
+    int64_t interactions, bytes, forward, backward, jvp, cost;
 
     /* of the last step */
     hdo_node_result *result; /* (n): of local nodes, of all once the ranks have agreed */
@@ -126,6 +127,9 @@ hdo_status hdo__checkpoint_format(const char *tensors_path, hdo_error *e);
 
 /* Opens metrics.jsonl, log.txt and trace.jsonl of r->dir for appending (rundir.c). */
 hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);
+
+/* The member "revisions" of manifest and summary: of what the configuration uses (revisions.c). */
+void hdo__put_revisions(hdo_json *j, const hdo_config *c);
 
 /* Which rank holds which nodes: blocks of equal cost, as mpi.roles allows (roles.c). */
 hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e);

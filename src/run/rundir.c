@@ -113,6 +113,9 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_int(&j, "schema_version", SCHEMA_VERSION);
     hdo__json_text(&j, "outcome", outcome_of(r->stop));
     hdo__json_text(&j, "reason", hdo_stop_name(r->stop));
+    hdo__json_text(&j, "version", hdo_version());
+    hdo__json_text(&j, "commit", hdo_commit());
+    hdo__put_revisions(&j, &r->config);
     hdo__json_text(&j, "name", r->config.name);
     hdo__json_text(&j, "model", r->config.model.name);
     hdo__json_text(&j, "data", r->train != NULL ? r->config.data.name : "none");
@@ -132,6 +135,7 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_int(&j, "forward", r->forward);
     hdo__json_int(&j, "backward", r->backward);
     hdo__json_int(&j, "jvp", r->jvp);
+    hdo__json_int(&j, "cost", r->cost);
     hdo__json_end(&j, '}');
     put_mixing(&j, r);
     hdo__json_int(&j, "bytes_exchanged", r->bytes);
@@ -188,6 +192,8 @@ static hdo_status write_manifest(const hdo_run *r, const char *path, const char 
     hdo__json_object(&j, NULL);
     hdo__json_int(&j, "schema_version", SCHEMA_VERSION);
     hdo__json_text(&j, "version", hdo_version());
+    hdo__json_text(&j, "commit", hdo_commit());
+    hdo__put_revisions(&j, &r->config);
     hdo__json_text(&j, "compiler", HDO_COMPILER);
     hdo__json_text(&j, "build", HDO_BUILDTYPE);
     hdo__json_text(&j, "started", stamp);

@@ -58,6 +58,7 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
     res->forward = info.forward;
     res->backward = info.backward;
     res->jvp = info.jvp;
+    res->cost = info.cost;
     res->g2 = (double)NAN; /* no estimate */
     if (res->status == HDO_OK) {
         bool checked = r->async != NULL && hdo__async_checked(r->async);
@@ -150,6 +151,7 @@ bool hdo__run_collect(hdo_run *r, hdo_status *st) {
         r->forward += res->forward;
         r->backward += res->backward;
         r->jvp += res->jvp;
+        r->cost += res->cost;
     }
     r->train_loss = loss / (double)r->n_active; /* NaN when nobody stepped */
     r->mg = g2 / (double)r->n_active;

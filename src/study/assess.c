@@ -156,6 +156,7 @@ static bool fill_classes(const hdo_study *s, hdo_assessment *a) {
         hdo__class_kind(&c->estimator, &o->covered);
         if (c->estimator.ops->axes) o->covered = s->k.quad;
         o->est = hdo__class_est(&c->estimator, &s->k, o->eta, &o->nu);
+        if (c->estimator.ops->difference && !isfinite(s->k.L.value)) o->est.b = o->est.b_f = o->est.kappa = (double)NAN;
         if (c->estimator.ops->difference && s->k.df.value > 0.0) {
             o->nu_best = hdo_theory_nu_best(s->k.live, fmax(s->k.L_F.value, s->k.L.value), s->k.df.value);
         }
@@ -190,17 +191,20 @@ static void strongly_convex(const hdo_study *s, hdo_assessment *a, const hdo_pop
     a->sys = hdo_theory_sys_coef(&a->sc, a->eta);
     a->lyap = hdo_theory_sc_lyap(&a->sys, 0.5);
     a->limit = hdo_theory_sc_radius(&a->sys);
+    a->sc_applies = a->limit.bounded;
     a->fy = hdo_theory_sc_weighted(&a->sys, k->a_0.value, k->Gamma_0.value, a->T > 0 ? a->T : 1, 0.5);
     hdo_sc_iter it;
     hdo_theory_sc_iter_init(&it, &a->sys, k->a_0.value, k->Gamma_0.value);
-    for (int64_t t = 0; t < a->T; t++) {
+    for (int64_t t = 0; t < a->T && a->sc_applies; t++) {
         double was = it.a, apart = it.Gamma;
         hdo_theory_sc_iter_next(&it);
         if (it.a == was && it.Gamma == apart) break; /* settled to the last bit */
     }
-    a->a_T = it.a;
-    a->Gamma_T = it.Gamma;
-    a->MG_T = a->MG_scale * hdo_theory_mg_bound(&a->sc, it.a, it.Gamma);
+    if (a->sc_applies) {
+        a->a_T = it.a;
+        a->Gamma_T = it.Gamma;
+        a->MG_T = a->MG_scale * hdo_theory_mg_bound(&a->sc, it.a, it.Gamma);
+    }
     a->sc_eta_consensus = hdo_theory_eta_max(&a->sc, HDO_THEORY_COND_CONSENSUS);
     a->sc_eta_descent = hdo_theory_eta_max(&a->sc, HDO_THEORY_COND_DESCENT);
     a->sc_eta_bounded = hdo_theory_eta_max(&a->sc, HDO_THEORY_COND_BOUNDED);
@@ -255,6 +259,8 @@ static void published(hdo_assessment *a) {
     p.sigma0 = sqrt(s[1]);
     p.varsigma1 = sqrt(z[0]);
     p.varsigma0 = sqrt(z[1]);
+    const hdo_paper_noise unknown = {.het = (double)NAN, .noise = (double)NAN, .bias = (double)NAN};
+    a->paper_noise[0] = a->paper_noise[1] = unknown;
     if (!isfinite(p.L) || !isfinite(s[0] + s[1] + z[0] + z[1])) return;
     a->paper_noise[0] = hdo_theory_paper_noise(&p, a->eta, 1);
     a->paper_noise[1] = hdo_theory_paper_noise(&p, a->eta, 2);
@@ -278,6 +284,9 @@ static void helpful(hdo_assessment *a) {
     }
     a->a1 = noise[0];
     a->a0 = noise[1];
+    const double nan = (double)NAN;
+    a->help = (hdo_zo_help){.noise_ratio = nan, .threshold = nan, .match = nan, .pair = nan, .parallel = nan};
+    a->help.weighted = a->help.eta_ratio = a->rv_needed = a->early = nan;
     if (a->n0 == 0 || a->n1 == 0 || !isfinite(a->a0 + a->a1) || !(a->a1 > 0.0)) return;
     a->help = hdo_theory_zo_help(a->n0, a->n1, a->a0, a->a1, sqrt(z[1]), sqrt(z[0]), a->sc.pop.B > 0.0);
     a->rv_needed = hdo_theory_zo_rv(a->constants.live, a->n0, a->n1, sqrt(s[1]), sqrt(s[0]), sqrt(z[1]),

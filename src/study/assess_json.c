@@ -33,6 +33,15 @@ static void put_constants(hdo_json *j, const hdo_assessment *a) {
     hdo__json_end(j, '}');
 }
 
+/* Zero and less stand for "there is none". */
+static void put_positive(hdo_json *j, const char *key, double v) {
+    hdo__json_real(j, key, v > 0.0 ? v : (double)NAN);
+}
+
+static void put_if(hdo_json *j, const char *key, bool known, double v) {
+    hdo__json_real(j, key, known ? v : (double)NAN);
+}
+
 static void put_classes(hdo_json *j, const hdo_assessment *a) {
     hdo__json_array(j, "classes");
     for (int k = 0; k < a->n_classes; k++) {
@@ -44,8 +53,8 @@ static void put_classes(hdo_json *j, const hdo_assessment *a) {
         hdo__json_int(j, "rv", c->rv);
         hdo__json_bool(j, "covered", c->covered);
         hdo__json_real(j, "lr", c->eta);
-        hdo__json_real(j, "nu", c->nu);
-        hdo__json_real(j, "nu_best", c->nu_best);
+        put_positive(j, "nu", c->nu);
+        put_positive(j, "nu_best", c->nu_best);
         hdo__json_real(j, "omega", c->est.omega);
         hdo__json_real(j, "rho", c->est.rho);
         hdo__json_real(j, "kappa", c->est.kappa);
@@ -67,27 +76,28 @@ static void put_convex(hdo_json *j, const hdo_assessment *a) {
     }
     hdo__json_object(j, "strongly_convex");
     hdo__json_bool(j, "assumptions_hold", a->sc_holds);
+    hdo__json_bool(j, "applies", a->sc_applies);
     hdo__json_text(j, "mode", a->sc.mode == HDO_THEORY_MODE_U ? "U" : "O");
     hdo__json_real(j, "distance", a->a_T);
     hdo__json_real(j, "gamma", a->Gamma_T);
     hdo__json_real(j, "mg", a->MG_T);
-    hdo__json_real(j, "distance_limit", fmin(a->limit.a, a->limit.Phi));
+    put_if(j, "distance_limit", a->sc_applies, fmin(a->limit.a, a->limit.Phi));
     hdo__json_real(j, "radius", a->limit.radius);
-    hdo__json_real(j, "value", a->fy.f_y);
-    hdo__json_real(j, "value_start", a->fy.init);
-    hdo__json_real(j, "value_heterogeneity", a->fy.het);
-    hdo__json_real(j, "value_noise", a->fy.noise);
-    hdo__json_real(j, "value_bias", a->fy.bias);
-    hdo__json_real(j, "rate", a->fy.rate);
+    put_if(j, "value", a->fy.ok, a->fy.f_y);
+    put_if(j, "value_start", a->fy.ok, a->fy.init);
+    put_if(j, "value_heterogeneity", a->fy.ok, a->fy.het);
+    put_if(j, "value_noise", a->fy.ok, a->fy.noise);
+    put_if(j, "value_bias", a->fy.ok, a->fy.bias);
+    put_if(j, "rate", a->fy.ok, a->fy.rate);
     hdo__json_real(j, "delta", a->sys.delta);
     hdo__json_real(j, "eps", a->lyap.eps);
     hdo__json_real(j, "lr_max_consensus", a->sc_eta_consensus);
     hdo__json_real(j, "lr_max_descent", a->sc_eta_descent);
     hdo__json_real(j, "lr_max_bounded", a->sc_eta_bounded);
     hdo__json_real(j, "lr_max_ok", a->sc_eta_ok);
-    hdo__json_real(j, "lr_best", a->sc_eta_best);
+    put_positive(j, "lr_best", a->sc_eta_best);
     hdo__json_real(j, "value_best", a->sc_best);
-    hdo__json_int(j, "T_min", a->sc_T_min);
+    put_positive(j, "T_min", (double)a->sc_T_min);
     hdo__json_end(j, '}');
 }
 
@@ -99,17 +109,17 @@ static void put_nonconvex(hdo_json *j, const hdo_assessment *a) {
     hdo__json_object(j, "non_convex");
     hdo__json_bool(j, "assumptions_hold", a->nc_holds);
     hdo__json_bool(j, "exists", a->grad.ok);
-    hdo__json_real(j, "grad", a->grad.total);
-    hdo__json_real(j, "grad_start", a->grad.init);
-    hdo__json_real(j, "grad_heterogeneity", a->grad.het);
-    hdo__json_real(j, "grad_noise", a->grad.noise);
-    hdo__json_real(j, "grad_bias", a->grad.bias);
-    hdo__json_real(j, "gamma_mean", a->grad.Gav);
+    put_if(j, "grad", a->grad.ok, a->grad.total);
+    put_if(j, "grad_start", a->grad.ok, a->grad.init);
+    put_if(j, "grad_heterogeneity", a->grad.ok, a->grad.het);
+    put_if(j, "grad_noise", a->grad.ok, a->grad.noise);
+    put_if(j, "grad_bias", a->grad.ok, a->grad.bias);
+    put_if(j, "gamma_mean", a->grad.ok, a->grad.Gav);
     hdo__json_real(j, "lr_max_bound", a->nc_eta_bound);
     hdo__json_real(j, "lr_max_ok", a->nc_eta_ok);
-    hdo__json_real(j, "lr_best", a->nc_eta_best);
+    put_positive(j, "lr_best", a->nc_eta_best);
     hdo__json_real(j, "grad_best", a->nc_best);
-    hdo__json_int(j, "T_min", a->nc_T_min);
+    put_positive(j, "T_min", (double)a->nc_T_min);
     hdo__json_end(j, '}');
 }
 
@@ -123,7 +133,7 @@ static void put_paper(hdo_json *j, const hdo_assessment *a) {
         hdo__json_end(j, '}');
     }
     hdo__json_real(j, "distance", a->paper.ok ? a->paper.a_bound : (double)NAN);
-    hdo__json_int(j, "T_min", a->paper_T_min);
+    put_positive(j, "T_min", (double)a->paper_T_min);
     hdo__json_end(j, '}');
 }
 

@@ -5,13 +5,15 @@
  *
  *   BETTER     mean of the metric over a window of the run: lower loss, higher accuracy
  *   MEAN_MODEL the same for the loss of the mean of all models
+ *   FIXED_NODE the same for node 0, the paper's fixed node; in a hybrid it is a first-order one
+ *   EQUAL_COST the metric where both have spent as much as the one that spent least in all (oracle/cost)
  *   SLOWER     mean loss over the whole run is higher (area under the curve)
  *   ROUGHER    logarithm of the rms second difference of the curve in its second half is higher
  *   VANISHES   spread over nodes in the last tenth, over its largest value in the run, is below the limit
- *   SIMILAR    |a - b| / b of the final loss is below the limit
+ *   SIMILAR    |a - b| / b of the final loss, of runs with the same seed, is below the limit
  *
- * A diverged run is worse than any finite one. Where both curves diverge in every seed the claim does not hold. One
- * seed decides nothing.
+ * Divergence is an outcome, not evidence: a part with a diverged run is undecided, and the numbers of diverged runs
+ * only say which way it leans. One seed decides nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,10 +22,10 @@
 
 #include "hdo/paper.h"
 
-typedef enum kind { BETTER, MEAN_MODEL, SLOWER, ROUGHER, VANISHES, SIMILAR } kind;
+typedef enum kind { BETTER, MEAN_MODEL, FIXED_NODE, EQUAL_COST, SLOWER, ROUGHER, VANISHES, SIMILAR } kind;
 
 typedef struct row {
-    int claim; /* 0: not in the paper, but worth knowing */
+    int claim; /* 0: another figure of the same runs, which counts towards no claim */
     const char *experiment, *a, *b;
     kind kind;
     double from, to; /* window, in parts of the run */
@@ -44,6 +46,8 @@ static const char *const claims[] = {
 #define END 0.9, 1.0
 #define ALL 0.0, 1.0
 #define LATE 0.5, 1.0
+#define EARLY 0.04, 0.3   /* "initially", with a crossing after step 200 of 500 */
+#define EARLY_E4 0.1, 0.3 /* the same, once the warm-up, a tenth of the run, is over and nodes meet */
 
 static const row rows[] = {
     {1, "e1", "forward rv 128", "forward rv 16", BETTER, ALL, 0, "forward: 128 vectors beat 16"},
@@ -53,22 +57,35 @@ static const row rows[] = {
     {1, "e1", "forward rv 128", "fd rv 128", BETTER, ALL, 0, "128 vectors: unbiased beats biased"},
     {1, "e1", "forward rv 16", "fd rv 16", BETTER, ALL, 0, "16 vectors: unbiased beats biased"},
     {1, "e1", "forward rv 8", "fd rv 8", BETTER, ALL, 0, "8 vectors: unbiased beats biased"},
+    {0, "e1", "forward rv 8", "forward rv 128", EQUAL_COST, ALL, 0, "forward, at equal cost: 8 vectors beat 128"},
+    {0, "e1", "fd rv 8", "fd rv 128", EQUAL_COST, ALL, 0, "differences, at equal cost: 8 vectors beat 128"},
 
+    {2, "e2", "1fo", "1zo", BETTER, END, 0, "1 FO beats 1 ZO"},
+    {2, "e2", "24fo", "1zo", BETTER, END, 0, "24 FO beat 1 ZO"},
+    {2, "e2", "24fo", "24zo", BETTER, END, 0, "24 FO beat 24 ZO"},
     {3, "e2", "256zo", "1fo", BETTER, END, 0, "256 ZO beat 1 FO"},
     {3, "e2", "256zo", "24fo", BETTER, END, 0, "256 ZO beat 24 FO at the end"},
+    {3, "e2", "256zo", "24zo", BETTER, END, 0, "256 ZO beat 24 ZO"},
     {4, "e2", "24fo+256zo", "24fo", BETTER, END, 0, "the hybrid beats 24 FO at the end"},
     {4, "e2", "24fo+256zo", "256zo", BETTER, END, 0, "the hybrid beats 256 ZO at the end"},
-    {4, "e2", "24fo", "24fo+256zo", BETTER, 0.04, 0.3, 0, "24 FO lead the hybrid at first (steps 20 to 150)"},
-    {4, "e2", "24fo", "256zo", BETTER, 0.04, 0.3, 0, "24 FO lead 256 ZO at first (steps 20 to 150)"},
+    {4, "e2", "24fo", "24fo+256zo", BETTER, EARLY, 0, "24 FO lead the hybrid at first (steps 20 to 150)"},
+    {4, "e2", "24fo", "256zo", BETTER, EARLY, 0, "24 FO lead 256 ZO at first (steps 20 to 150)"},
 
     {0, "e2", "24fo+256zo", "24fo", MEAN_MODEL, END, 0, "the mean model of the hybrid beats that of 24 FO"},
     {0, "e2", "256zo", "24fo", MEAN_MODEL, END, 0, "the mean model of 256 ZO beats that of 24 FO"},
+    {0, "e2", "24fo", "24zo", FIXED_NODE, END, 0, "fixed node: 24 FO beat 24 ZO"},
+    {0, "e2", "256zo", "24fo", FIXED_NODE, END, 0, "fixed node: 256 ZO beat 24 FO"},
+    {0, "e2", "24fo+256zo", "24fo", FIXED_NODE, END, 0, "fixed node: the hybrid beats 24 FO"},
+    {0, "e2", "24fo+256zo", "256zo", FIXED_NODE, END, 0, "fixed node: the hybrid beats 256 ZO"},
 
     {2, "e3", "1fo", "1zo", BETTER, END, 0, "1 FO beats 1 ZO"},
     {3, "e3", "5zo", "1fo", BETTER, END, 0, "5 ZO beat 1 FO"},
     {3, "e3", "5zo", "1zo", BETTER, END, 0, "5 ZO beat 1 ZO"},
     {4, "e3", "1fo+5zo", "1fo", BETTER, END, 0, "the hybrid beats 1 FO"},
     {4, "e3", "1fo+5zo", "5zo", BETTER, END, 0, "the hybrid beats 5 ZO"},
+
+    {0, "e3", "1fo+5zo", "1fo", FIXED_NODE, END, 0, "fixed node: the hybrid beats 1 FO"},
+    {0, "e3", "1fo+5zo", "5zo", FIXED_NODE, END, 0, "fixed node: the hybrid beats 5 ZO"},
 
     {2, "e4", "1fo", "1zo", BETTER, END, 0, "1 FO beats 1 ZO"},
     {2, "e4", "4fo", "1zo", BETTER, END, 0, "4 FO beat 1 ZO"},
@@ -77,8 +94,12 @@ static const row rows[] = {
     {3, "e4", "16zo", "4fo", BETTER, END, 0, "16 ZO beat 4 FO"},
     {4, "e4", "4fo+16zo", "4fo", BETTER, END, 0, "the hybrid beats 4 FO"},
     {4, "e4", "4fo+16zo", "16zo", BETTER, END, 0, "the hybrid beats 16 ZO"},
+    {4, "e4", "4fo", "4fo+16zo", BETTER, EARLY_E4, 0, "4 FO lead the hybrid at first (steps 110 to 330)"},
+    {4, "e4", "4fo", "16zo", BETTER, EARLY_E4, 0, "4 FO lead 16 ZO at first (steps 110 to 330)"},
 
     {0, "e4", "4fo+16zo", "4fo", MEAN_MODEL, END, 0, "the mean model of the hybrid beats that of 4 FO"},
+    {0, "e4", "4fo+16zo", "4fo", FIXED_NODE, END, 0, "fixed node: the hybrid beats 4 FO"},
+    {0, "e4", "4fo+16zo", "16zo", FIXED_NODE, END, 0, "fixed node: the hybrid beats 16 ZO"},
 
     {5, "e5", "lr 0.5", "lr 0.005", ROUGHER, LATE, 0, "lr 0.5 oscillates more than 0.005"},
     {5, "e5", "lr 0.5", "lr 0.01", ROUGHER, LATE, 0, "lr 0.5 oscillates more than 0.01"},
@@ -91,6 +112,8 @@ static const row rows[] = {
     {6, "e6", "16zo rv 8", "16zo rv 64", SLOWER, ALL, 0, "16 ZO: 8 vectors are slower than 64"},
     {6, "e6", "16zo rv 16", "16zo rv 32", SLOWER, ALL, 0, "16 ZO: 16 vectors are slower than 32"},
     {6, "e6", "16zo rv 8", "16zo rv 64", ROUGHER, LATE, 0, "16 ZO: 8 vectors fluctuate more than 64"},
+    {0, "e6", "4fo+16zo rv 8", "4fo+16zo rv 64", EQUAL_COST, ALL, 0, "hybrid, at equal cost: 8 vectors beat 64"},
+    {0, "e6", "16zo rv 8", "16zo rv 64", EQUAL_COST, ALL, 0, "16 ZO, at equal cost: 8 vectors beat 64"},
 
     {7, "e7", "16fo", NULL, VANISHES, END, 0.1, "16 FO: spread below a tenth of its largest value"},
     {7, "e7", "12fo+4zo", NULL, VANISHES, END, 0.1, "12 FO + 4 ZO: the same"},
@@ -154,10 +177,11 @@ static void measure(const hdo_bundle *b, const row *r, double end, sample *out) 
     out->n = out->diverged = 0;
     for (int k = 0; k < b->n_runs && out->n < RUNS_MAX; k++) {
         const hdo_series *s = &b->run[k];
-        double v = s->diverged           ? (double)NAN
-                   : r->kind == ROUGHER  ? roughness(s, lo, hi)
-                   : r->kind == VANISHES ? decay(s, lo, hi)
-                                         : window_mean(s, lo, hi);
+        double v = s->diverged             ? (double)NAN
+                   : r->kind == ROUGHER    ? roughness(s, lo, hi)
+                   : r->kind == VANISHES   ? decay(s, lo, hi)
+                   : r->kind == EQUAL_COST ? hdo_series_at(s, end)
+                                           : window_mean(s, lo, hi);
         if (s->diverged) out->diverged++;
         if (!isfinite(v)) continue;
         out->v[out->n] = v;
@@ -174,16 +198,19 @@ static bool accuracy(const hdo_paper_case *k) {
 static const char *metric_of(const hdo_paper_case *k, const row *r) {
     if (r->kind == VANISHES) return "val/loss_std";
     if (r->kind == MEAN_MODEL) return "val/loss_mu";
-    return r->kind == BETTER && accuracy(k) ? "val/acc_mean" : "val/loss_mean";
+    if (r->kind == FIXED_NODE) return accuracy(k) ? "val/acc_node0" : "val/loss_node0";
+    return (r->kind == BETTER || r->kind == EQUAL_COST) && accuracy(k) ? "val/acc_mean" : "val/loss_mean";
 }
 
 static const char *quantity_of(const hdo_paper_case *k, const row *r) {
-    bool acc = r->kind == BETTER && accuracy(k);
+    bool acc = accuracy(k);
     switch (r->kind) {
     case ROUGHER: return "log of the fluctuation of the loss";
     case VANISHES: return "spread at the end over its largest";
     case SLOWER: return "loss, mean over the run";
     case MEAN_MODEL: return "loss of the mean model, last tenth";
+    case FIXED_NODE: return acc ? "accuracy of node 0, last tenth" : "loss of node 0, last tenth";
+    case EQUAL_COST: return acc ? "accuracy at equal cost" : "loss at equal cost";
     case SIMILAR: return "relative difference of the final loss";
     default: break;
     }
@@ -195,6 +222,14 @@ static const char *quantity_of(const hdo_paper_case *k, const row *r) {
 static double end_of(const hdo_bundle *b, double end) {
     for (int k = 0; k < b->n_runs; k++) {
         if (b->run[k].n > 0) end = fmax(end, b->run[k].x[b->run[k].n - 1]);
+    }
+    return end;
+}
+
+/* The least that a run of the group got to. */
+static double least_end(const hdo_bundle *b, double end) {
+    for (int k = 0; k < b->n_runs; k++) {
+        if (b->run[k].n > 0 && !b->run[k].diverged) end = fmin(end, b->run[k].x[b->run[k].n - 1]);
     }
     return end;
 }
@@ -229,32 +264,48 @@ static int lean(double more, int sign) {
     return more > 0.0 ? sign : more < 0.0 ? -sign : 0;
 }
 
-static void judge_one(const row *r, const sample *a, const sample *b, int sign, hdo_claim_result *out) {
-    double v[RUNS_MAX], limit[RUNS_MAX];
-    int n = a->n;
-    if (r->kind != VANISHES && r->kind != SIMILAR) {
-        out->d = hdo_compare_values(a->v, a->seed, a->n, b->v, b->seed, b->n);
-        out->verdict = by_sign(&out->d, sign);
-        out->lean = lean(out->d.a - out->d.b, sign);
-        return;
+/* |a - b| / b of every seed that both have. */
+static void relative_difference(const sample *a, const sample *b, sample *out) {
+    out->n = 0;
+    for (int i = 0; i < a->n; i++) {
+        for (int j = 0; j < b->n; j++) {
+            if (a->seed[i] != b->seed[j] || a->seed[i] < 0) continue;
+            out->v[out->n] = fabs(a->v[i] - b->v[j]) / b->v[j];
+            out->seed[out->n++] = a->seed[i];
+            break;
+        }
     }
-    if (r->kind == SIMILAR) {
-        n = a->n < b->n ? a->n : b->n;
-        for (int i = 0; i < n; i++) v[i] = fabs(a->v[i] - b->v[i]) / b->v[i];
-    } else {
-        memcpy(v, a->v, (size_t)n * sizeof *v);
-    }
-    for (int i = 0; i < n; i++) limit[i] = r->limit;
-    out->d = hdo_compare_values(v, a->seed, n, limit, a->seed, n);
+}
+
+/* s is below the limit of the row. */
+static void judge_limit(const row *r, const sample *s, hdo_claim_result *out) {
+    double limit[RUNS_MAX];
+    for (int i = 0; i < s->n; i++) limit[i] = r->limit;
+    out->d = hdo_compare_values(s->v, s->seed, s->n, limit, s->seed, s->n);
     out->verdict = below(&out->d);
     out->lean = lean(out->d.a - out->d.b, -1);
+}
+
+/* s[0] and s[1]: of a and b; s[2]: scratch. */
+static void judge_one(const row *r, sample *s, int sign, hdo_claim_result *out) {
+    if (r->kind == VANISHES) {
+        judge_limit(r, &s[0], out);
+    } else if (r->kind == SIMILAR) {
+        relative_difference(&s[0], &s[1], &s[2]);
+        judge_limit(r, &s[2], out);
+        if (s[2].n == 0) snprintf(out->note, sizeof out->note, "no seed in common");
+    } else {
+        out->d = hdo_compare_values(s[0].v, s[0].seed, s[0].n, s[1].v, s[1].seed, s[1].n);
+        out->verdict = by_sign(&out->d, sign);
+        out->lean = lean(out->d.a - out->d.b, sign);
+    }
 }
 
 static double lost(const sample *s) {
     return s->diverged > 0 ? (double)s->diverged / (s->diverged + s->n) : 0.0;
 }
 
-/* Diverged runs decide before any number does, unless there is only one seed. */
+/* Nothing is decided by runs that diverged, nor by those that happened not to: say how many they were. */
 static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_claim_result *out) {
     if (a->diverged == 0 && b->diverged == 0) return false;
     int len = snprintf(out->note, sizeof out->note, "diverged: %d of %d (%s)", a->diverged, a->diverged + a->n, r->a);
@@ -262,54 +313,50 @@ static bool judge_diverged(const row *r, const sample *a, const sample *b, hdo_c
         snprintf(out->note + len, sizeof out->note - (size_t)len, ", %d of %d (%s)", b->diverged, b->diverged + b->n,
                  r->b);
     }
-    bool a_all = a->n == 0 && a->diverged > 0, b_all = b->n == 0 && b->diverged > 0;
     bool a_worse = r->kind == SLOWER || r->kind == ROUGHER; /* the claim is that a is the worse one */
     out->verdict = HDO_UNDECIDED;
     out->lean = lean(lost(a) - lost(b), a_worse ? 1 : -1);
-    if (r->kind == VANISHES || r->kind == SIMILAR) {
-        out->verdict = HDO_FAILS;
-    } else if (a->diverged > 0 && b->diverged == 0) {
-        out->verdict = a_worse ? (a_all ? HDO_HOLDS : HDO_UNDECIDED) : HDO_FAILS;
-    } else if (a->diverged == 0) {
-        out->verdict = a_worse ? HDO_FAILS : (b_all ? HDO_HOLDS : HDO_UNDECIDED);
-    } else if (a_all && b_all) {
-        out->verdict = HDO_FAILS; /* neither converges: more seeds would not help */
-    }
-    if (a->n + a->diverged < 2) out->verdict = HDO_UNDECIDED;
     return true;
 }
 
-static hdo_status load(const hdo_paper_case *k, const char *label, const char *metric, hdo_bundle *out) {
+static hdo_status load(const hdo_paper_case *k, const char *label, const char *x, const char *metric, hdo_bundle *out) {
     char dir[HDO_PATH_MAX];
     for (int v = 0; v < k->x->n_variants && label != NULL; v++) {
         if (strcmp(k->x->variant[v].label, label) != 0) continue;
-        return hdo_paper_dir(k, v, -1, dir, sizeof dir) ? hdo_bundle_load(out, dir, "step", metric, NULL)
-                                                        : HDO_E_CONFIG;
+        return hdo_paper_dir(k, v, -1, dir, sizeof dir) ? hdo_bundle_load(out, dir, x, metric, NULL) : HDO_E_CONFIG;
     }
     *out = (hdo_bundle){0};
     return label == NULL ? HDO_OK : HDO_E_CONFIG;
 }
 
+static void judge_bundles(const row *r, const hdo_bundle *a, const hdo_bundle *b, int sign, hdo_claim_result *out) {
+    sample *s = calloc(3, sizeof *s);
+    if (s == NULL) return;
+    double end = r->kind == EQUAL_COST ? least_end(b, least_end(a, HUGE_VAL)) : end_of(b, end_of(a, 0.0));
+    measure(a, r, end, &s[0]);
+    measure(b, r, end, &s[1]);
+    if (!judge_diverged(r, &s[0], &s[1], out)) {
+        judge_one(r, s, sign, out);
+        if (r->kind == BETTER && r->claim == 4) note_crossing(a, b, end, out->note, sizeof out->note);
+        if (r->kind == EQUAL_COST) snprintf(out->note, sizeof out->note, "at cost %.4g", end);
+        if (s[0].n < 2) snprintf(out->note, sizeof out->note, "one seed: no idea of the spread");
+    }
+    free(s);
+}
+
 static hdo_claim_result judge(const hdo_paper_case *k, const row *r) {
     hdo_claim_result out = {.claim = r->claim, .text = r->text, .quantity = quantity_of(k, r)};
     hdo_bundle a = {0}, b = {0};
-    const char *metric = metric_of(k, r);
-    if (load(k, r->a, metric, &a) != HDO_OK || load(k, r->b, metric, &b) != HDO_OK) {
-        snprintf(out.note, sizeof out.note, "not run");
+    const char *metric = metric_of(k, r), *x = r->kind == EQUAL_COST ? "oracle/cost" : "step";
+    hdo_status st = load(k, r->a, x, metric, &a);
+    if (st == HDO_OK) st = load(k, r->b, x, metric, &b);
+    if (st == HDO_OK) {
+        bool larger = r->kind == SLOWER || r->kind == ROUGHER || strstr(metric, "acc") != NULL;
+        judge_bundles(r, &a, &b, larger ? 1 : -1, &out);
+    } else if (st == HDO_E_CONFIG) { /* older than the column */
+        snprintf(out.note, sizeof out.note, "its runs have no %s", strcmp(x, "step") != 0 ? x : metric);
     } else {
-        sample *s = calloc(2, sizeof *s);
-        double end = end_of(&b, end_of(&a, 0.0));
-        int sign = r->kind == SLOWER || r->kind == ROUGHER || strstr(metric, "acc") != NULL ? 1 : -1;
-        if (s != NULL) {
-            measure(&a, r, end, &s[0]);
-            measure(&b, r, end, &s[1]);
-            if (!judge_diverged(r, &s[0], &s[1], &out)) {
-                judge_one(r, &s[0], &s[1], sign, &out);
-                if (r->kind == BETTER && r->claim == 4) note_crossing(&a, &b, end, out.note, sizeof out.note);
-                if (s[0].n < 2) snprintf(out.note, sizeof out.note, "one seed: no idea of the spread");
-            }
-        }
-        free(s);
+        snprintf(out.note, sizeof out.note, "not run");
     }
     hdo_bundle_clear(&a);
     hdo_bundle_clear(&b);

@@ -161,11 +161,11 @@ static void fill_bounds(hdo_comparison *c) {
      */
     double a_0 = fmax(k->a_0.value, c->mean[HDO_Q_DISTANCE][0]), F = fmax(k->F.value, c->mean[HDO_Q_VALUE][0]);
     hdo_sc_iter it;
-    if (a->sc_known) hdo_theory_sc_iter_init(&it, &a->sys, a_0, k->Gamma_0.value);
+    if (a->sc_applies) hdo_theory_sc_iter_init(&it, &a->sys, a_0, k->Gamma_0.value);
     for (int i = 0; i < c->n_points; i++) {
         int64_t t = c->t[i];
         for (int q = 0; q < HDO_QUANTITIES; q++) c->bound[q][i] = HUGE_VAL;
-        if (a->sc_known) {
+        if (a->sc_applies) {
             while (it.t < t) hdo_theory_sc_iter_next(&it);
             c->bound[HDO_Q_DISTANCE][i] = it.a;
             c->bound[HDO_Q_GAMMA][i] = it.Gamma;

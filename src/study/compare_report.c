@@ -52,6 +52,10 @@ hdo_status hdo_comparison_figures(const hdo_comparison *c, const char *base, uns
     return st;
 }
 
+static void put_round(hdo_json *j, const char *key, bool known, int64_t t) {
+    hdo__json_real(j, key, known ? (double)t : (double)NAN);
+}
+
 char *hdo_comparison_json(const hdo_comparison *c) {
     hdo_json j;
     char *inner = hdo_assessment_json(&c->assessment);
@@ -67,15 +71,16 @@ char *hdo_comparison_json(const hdo_comparison *c) {
         if (!v->measured) continue;
         hdo__json_object(&j, names[q]);
         hdo__json_bool(&j, "assumptions_hold", v->holds);
+        hdo__json_bool(&j, "applies", v->bounded);
         hdo__json_bool(&j, "violated", v->violated);
         hdo__json_real(&j, "mean", v->mean);
         hdo__json_real(&j, "se", v->se);
         hdo__json_real(&j, "bound", v->bound);
         hdo__json_real(&j, "slack", v->bounded ? v->slack : (double)NAN);
         hdo__json_real(&j, "tightest", v->tightest);
-        hdo__json_int(&j, "tightest_t", v->tightest_t);
+        put_round(&j, "tightest_t", v->bounded, v->tightest_t);
         hdo__json_real(&j, "worst_z", v->worst_z);
-        hdo__json_int(&j, "worst_t", v->worst_t);
+        put_round(&j, "worst_t", v->bounded, v->worst_t);
         hdo__json_end(&j, '}');
     }
     hdo__json_end(&j, '}');

@@ -6,7 +6,8 @@
  *   ROOT/e2-text/figures/, claims.md     what was made of them
  *   ROOT/e2-text-quick/                  the same in short, never mixed with the full one
  *
- * A folder's run counts as done only if its stored configuration is the one it should have (threads apart).
+ * A folder's run counts as done only if its stored configuration is the one it should have (threads apart) and nothing
+ * it uses has changed since.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 #include "base/status.h"
 #include "hdo/hdo.h"
 #include "hdo/paper.h"
+#include "hdo/revision.h"
+#include "study/paper_internal.h"
 
 /* Long runs save themselves now and then, so that an interrupted one loses little. */
 static const char *const always[] = {"checkpoint.every_s=60", "checkpoint.keep=1", NULL};
@@ -141,21 +144,25 @@ double hdo_paper_cost(const hdo_config *c) {
     return (double)(c->steps + c->warmup) * (cost + nodes * samples / every);
 }
 
-/* Everything but the number of threads. */
-static bool same_config(const char *path, const hdo_config *want) {
+bool hdo__same_settings(const hdo_config *a, const hdo_config *b) {
     hdo_config *c = malloc(2 * sizeof *c);
     if (c == NULL) return false;
-    hdo_config *w = c + 1;
+    c[0] = *a;
+    c[1] = *b;
+    c[0].threads = c[1].threads = 0;
+    char *text_a = hdo_config_dump(&c[0], false), *text_b = hdo_config_dump(&c[1], false);
+    bool same = text_a != NULL && text_b != NULL && strcmp(text_a, text_b) == 0;
+    free(text_a);
+    free(text_b);
+    free(c);
+    return same;
+}
+
+static bool same_config(const char *path, const hdo_config *want) {
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return false;
     hdo_config_default(c);
-    bool same = false;
-    if (hdo_config_load(c, path, NULL) == HDO_OK) {
-        *w = *want;
-        c->threads = w->threads = 0;
-        char *a = hdo_config_dump(c, false), *b = hdo_config_dump(w, false);
-        same = a != NULL && b != NULL && strcmp(a, b) == 0;
-        free(a);
-        free(b);
-    }
+    bool same = hdo_config_load(c, path, NULL) == HDO_OK && hdo__same_settings(c, want);
     free(c);
     return same;
 }
@@ -163,7 +170,7 @@ static bool same_config(const char *path, const hdo_config *want) {
 hdo_stored hdo_run_stored(const char *dir, const hdo_config *want) {
     char path[HDO_PATH_MAX + 64];
     if (!hdo__path_join(path, sizeof path, dir, "config.yaml") || !hdo__path_exists(path)) return HDO_STORED_NOTHING;
-    if (!same_config(path, want)) return HDO_STORED_OTHER;
+    if (!same_config(path, want) || hdo_run_changes(dir, NULL, 0) > 0) return HDO_STORED_OTHER;
     if (!hdo__path_join(path, sizeof path, dir, "summary.json")) return HDO_STORED_OTHER;
     json_t *o = json_load_file(path, 0, NULL);
     const char *outcome = json_string_value(json_object_get(o, "outcome"));

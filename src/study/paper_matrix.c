@@ -15,6 +15,7 @@ typedef struct matrix {
     const hdo_paper_experiment *x;
     const hdo_paper_reading *reading[READINGS];
     hdo_claim_result part[READINGS][HDO_CLAIM_PARTS_MAX];
+    bool stale[READINGS];
     int n_readings, n_parts; /* an experiment has the same parts in every reading */
 } matrix;
 
@@ -25,6 +26,7 @@ static void fill(matrix *m, const char *root, const hdo_paper_experiment *x) {
         char dir[HDO_PATH_MAX];
         if (!hdo__paper_judged(&k, dir, sizeof dir)) continue;
         if (hdo_paper_claims(&k, m->part[m->n_readings], &m->n_parts, NULL) != HDO_OK) continue;
+        m->stale[m->n_readings] = hdo__paper_stale(&k);
         m->reading[m->n_readings++] = k.reading;
     }
 }
@@ -64,7 +66,8 @@ static void put_line(FILE *f, const matrix *m, bool html, int claim, int part) {
 
 static void put_matrix(FILE *f, const matrix *m, bool html) {
     fprintf(f, html ? "<h3>%s</h3>\n<table><tr><th></th><th></th>" : "**%s**\n\n| | |", m->x->title);
-    for (int r = 0; r < m->n_readings; r++) fprintf(f, html ? "<th>%s</th>" : " %s |", m->reading[r]->name);
+    for (int r = 0; r < m->n_readings; r++)
+        fprintf(f, html ? "<th>%s%s</th>" : " %s%s |", m->reading[r]->name, m->stale[r] ? " (stale)" : "");
     fputs(html ? "</tr>\n" : "\n|---|---|", f);
     for (int r = 0; r < m->n_readings && !html; r++) fputs("---|", f);
     if (!html) fputs("\n", f);
@@ -77,7 +80,9 @@ static void put_matrix(FILE *f, const matrix *m, bool html) {
         }
     for (int i = 0, first = 1; i < m->n_parts; i++) {
         if (m->part[0][i].claim != 0) continue;
-        if (first && html) fprintf(f, "<tr><td></td><td colspan=\"%d\">not claimed</td></tr>\n", 1 + m->n_readings);
+        if (first && html)
+            fprintf(f, "<tr><td></td><td colspan=\"%d\">other figures, which count towards no claim</td></tr>\n",
+                    1 + m->n_readings);
         put_line(f, m, html, 0, i);
         first = 0;
     }

@@ -82,9 +82,29 @@ static void put_number(FILE *f, double v, int digits) {
     }
 }
 
+/* Which rows are older than a change, and than which; rows with the same reason together. */
+static void put_stale(FILE *f, const hdo_paper_case *k) {
+    int n = k->x->n_variants;
+    bool any = false;
+    hdo_paper_made *made = n > 0 ? calloc((size_t)n, sizeof *made) : NULL;
+    for (int v = 0; v < n && made != NULL; v++) hdo__paper_made(k, v, &made[v]);
+    for (int v = 0; v < n && made != NULL; v++) {
+        if (made[v].stale[0] == '\0') continue;
+        fprintf(f, "%s- stale: `%s`", any ? "" : "\n", k->x->variant[v].label);
+        any = true;
+        for (int w = v + 1; w < n; w++) {
+            if (strcmp(made[w].stale, made[v].stale) != 0) continue;
+            fprintf(f, ", `%s`", k->x->variant[w].label);
+            made[w].stale[0] = '\0'; /* said */
+        }
+        fprintf(f, ": %s\n", made[v].stale);
+    }
+    free(made);
+}
+
 static void put_runs(FILE *f, const hdo_paper_case *k) {
-    fputs("| population | seeds | outcome | final loss | accuracy | mean model | run time (s) "
-          "|\n|---|---|---|---|---|---|---|\n",
+    fputs("| population | seeds | outcome | final loss | accuracy | mean model | run time (s) | "
+          "made by |\n|---|---|---|---|---|---|---|---|\n",
           f);
     for (int v = 0; v < k->x->n_variants; v++) {
         char dir[HDO_PATH_MAX];
@@ -101,8 +121,11 @@ static void put_runs(FILE *f, const hdo_paper_case *k) {
         put_number(f, g.acc, 4);
         fputs(" | ", f);
         put_number(f, g.mu, 4);
-        fprintf(f, " | %.0f |\n", g.wall_s);
+        hdo_paper_made made;
+        hdo__paper_made(k, v, &made);
+        fprintf(f, " | %.0f | %s%s |\n", g.wall_s, made.by, made.stale[0] != '\0' ? ", **stale**" : "");
     }
+    put_stale(f, k);
 }
 
 static void put_claims(FILE *f, const hdo_claim_result *r, int n) {
@@ -219,6 +242,14 @@ static int each_case(const char *root, FILE *f, case_fn fn) {
     return found;
 }
 
+/* What was judged by other rules, or is stale since, says so. */
+static void judge_again(FILE *f, const hdo_paper_case *k, const char *dir) {
+    hdo_error ignored; /* the tables that are there are shown */
+    (void)f;
+    (void)dir;
+    (void)hdo_paper_tables(k, &ignored);
+}
+
 static void put_file(FILE *f, const char *dir, const char *name) {
     char path[PATH_CAP], *text;
     size_t len;
@@ -247,7 +278,9 @@ static void put_case_markdown(FILE *f, const hdo_paper_case *k, const char *dir)
 static void put_markdown(FILE *f, const char *root) {
     fputs("Verdicts at 95 % confidence over seeds for every reading run in full: *holds*, *no* (does not hold), *?* "
           "(undecided; *yes?* and *no?*: undecided, but the means are as claimed, or the other way). A claim (bold) "
-          "holds if all its parts do; lines behind the last claim are not the paper's.\n\n",
+          "holds if all its parts do; lines behind the last claim are other figures, which "
+          "count towards none. Rows made before a change of the estimator, the model or the settings they use are "
+          "*stale*.\n\n",
           f);
     hdo__paper_matrix(f, root, false);
     each_case(root, f, put_case_markdown);
@@ -346,6 +379,7 @@ hdo_status hdo_paper_report(const char *root, const char *html, const char *mark
     if (each_case(root, NULL, NULL) == 0) {
         return hdo__fail(e, HDO_E_DATA, "'%s' holds no finished experiment; run one first: hdo paper e2 --quick", root);
     }
+    each_case(root, NULL, judge_again);
     if (html != NULL) {
         hdo_text t;
         st = hdo__gnuplot_prepare(html, e);

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/vec.h"
 #include "study/study_internal.h"
 
 enum { SEEDS_MAX = 64 };
+#define SIGMAS 3.0 /* an exponent agrees if it is off by at most so many standard errors */
 
 typedef struct job { /* one seed of one point */
     hdo_config config;
@@ -111,8 +113,29 @@ static void problem(hdo_config *c, int d, int fo, int zo, int rv, double lr, con
 
 /* ---- a straight line in logarithms ---- */
 
+/* The laws are limits of small steps. `first` and `last` are relative errors a finite step makes at the ends of the
+ * line, to first order; the terms left out are taken to be as large once more. */
+static void allow(hdo_law *w, double first, double last, const char *why) {
+    w->allowance = 2.0 * fabs(last - first) / fabs(log(w->x[w->n_points - 1] / w->x[0]));
+    w->allowance_why = why;
+}
+
+const char *hdo_law_verdict_text(hdo_law_verdict v) {
+    static const char *const text[] = {"agrees", "agrees only with the allowance for finite steps", "DOES NOT AGREE"};
+    return text[v];
+}
+
+static void judge_exponent(hdo_law *w) {
+    w->off = fabs(w->exponent - w->expected);
+    w->off_se = w->off / w->exponent_se;
+    w->verdict = w->off <= SIGMAS * w->exponent_se                  ? HDO_LAW_AGREES
+                 : w->off <= SIGMAS * w->exponent_se + w->allowance ? HDO_LAW_ALLOWED
+                                                                    : HDO_LAW_DISAGREES; /* NaN too */
+}
+
 static void fit(hdo_law *w, double noise_floor) {
     int from = w->n_points - w->fit_points;
+    w->floor = noise_floor;
     double sw = 0.0, sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0;
     for (int k = from; k < w->n_points; k++) {
         double rel = fmax(w->se[k] / w->mean[k], noise_floor), weight = 1.0 / (rel * rel);
@@ -137,7 +160,7 @@ static void fit(hdo_law *w, double noise_floor) {
     w->exponent_se = sqrt(sw / det * fmax(1.0, w->chi2));
     double at = (sy - w->expected * sx) / sw; /* level of the law itself */
     for (int k = 0; k < w->n_points; k++) w->predicted[k] = exp(at) * pow(w->x[k], w->expected);
-    w->agrees = fabs(w->exponent - w->expected) <= w->tolerance + 3.0 * w->exponent_se;
+    judge_exponent(w);
 }
 
 /* ---- the laws ---- */
@@ -150,12 +173,12 @@ static hdo_status law_convex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
                    .x_label = "nodes n",
                    .y_label = "(f(mu) - f*) / ln T at equal parallel time",
                    .expected = -1.0,
-                   .tolerance = 0.1,
                    .seeds = l->seeds};
     const double P = 400.0;
+    const int most = quick ? 32 : 128;
     hdo_config c;
     hdo_status st = HDO_OK;
-    for (int n = 4; n <= (quick ? 32 : 128) && st == HDO_OK; n *= 2) {
+    for (int n = 4; n <= most && st == HDO_OK; n *= 2) {
         double T = P * n;
         problem(&c, 16, n / 2, n / 2, 17, 4.0 * n * log(T) / T, "pairwise", (int64_t)T);
         int k = w->n_points++;
@@ -165,6 +188,8 @@ static hdo_status law_convex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
         w->se[k] /= log(T);
     }
     w->fit_points = w->n_points;
+    if (st == HDO_OK)
+        allow(w, 4.0 * log(4.0 * P) / P, 4.0 * log(most * P) / P, "relative error of the order of the step, 4 ln(T)/P");
     if (st == HDO_OK) fit(w, 1e-3);
     return st;
 }
@@ -175,12 +200,12 @@ static hdo_status law_nonconvex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
                    .x_label = "nodes n",
                    .y_label = "mean |grad f(mu)|^2 at equal parallel time",
                    .expected = -0.5,
-                   .tolerance = 0.1,
                    .seeds = l->seeds};
     const double P = quick ? 400.0 : 1600.0, d = 16.0; /* larger P: smaller steps, closer to the limit */
+    const int most = quick ? 32 : 128;
     hdo_config c;
     hdo_status st = HDO_OK;
-    for (int n = 4; n <= (quick ? 32 : 128) && st == HDO_OK; n *= 2) {
+    for (int n = 4; n <= most && st == HDO_OK; n *= 2) {
         double T = P * n;
         problem(&c, 16, n / 2, n / 2, 17, n / sqrt(d * T), "pairwise", (int64_t)T);
         int k = w->n_points++;
@@ -188,6 +213,8 @@ static hdo_status law_nonconvex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
         st = measure(l, &c, n / 2, true, &w->mean[k], &w->se[k], e);
     }
     w->fit_points = w->n_points;
+    if (st == HDO_OK)
+        allow(w, sqrt(4.0 / (d * P)), sqrt(most / (d * P)), "relative error of the order of the step, sqrt(n/(dP))");
     if (st == HDO_OK) fit(w, 1e-3);
     return st;
 }
@@ -204,13 +231,19 @@ static hdo_status excess(lab *l, bool quick, int d, int n, int n0, int rv, int64
     return st;
 }
 
+/* What a step h does beyond the law where zeroth-order nodes multiply the squared gradient by omega: they multiply the
+ * disagreement too, which is about h^2 (1 + omega) of the noise, and the mean model's own distance, h x/(2n) of it. */
+static double finite_step(double h, double omega, double x, double n) {
+    return h * h * (1.0 + omega) + h * x / (2.0 * n);
+}
+static const char finite_step_why[] = "relative error h^2 (1 + omega) + h x/(2n) with step h, omega = (d+1)/rv";
+
 static hdo_status law_threshold(lab *l, bool quick, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "threshold",
                    .statement = "extra noise of n0 zeroth-order nodes is n0 (d+1)/n: free as long as d n0 = O(n)",
                    .x_label = "n0 (d+1) / n",
                    .y_label = "noise / noise of first-order nodes, minus 1",
                    .expected = 1.0,
-                   .tolerance = 0.1,
                    .seeds = l->seeds};
     const int64_t T = quick ? 1500 : 4000;
     hdo_config c;
@@ -230,7 +263,11 @@ static hdo_status law_threshold(lab *l, bool quick, hdo_law *w, hdo_error *e) {
         st = excess(l, quick, 63, 64, n0, 1, T, base, base_se, &w->mean[k], &w->se[k], e);
     }
     w->fit_points = w->n_points;
-    if (st == HDO_OK) fit(w, 0.01);
+    double h = quick ? 0.05 : 0.02;
+    if (st == HDO_OK) {
+        allow(w, finite_step(h, 8.0, w->x[0], 64.0), finite_step(h, 64.0, 64.0, 64.0), finite_step_why);
+        fit(w, 0.01);
+    }
     return st;
 }
 
@@ -240,7 +277,6 @@ static hdo_status law_directions(lab *l, bool quick, hdo_law *w, hdo_error *e) {
                    .x_label = "directions rv",
                    .y_label = "noise / noise of first-order nodes, minus 1",
                    .expected = -1.0,
-                   .tolerance = 0.1,
                    .seeds = l->seeds};
     const int64_t T = quick ? 1500 : 4000;
     hdo_config c;
@@ -253,7 +289,11 @@ static hdo_status law_directions(lab *l, bool quick, hdo_law *w, hdo_error *e) {
         st = excess(l, quick, 31, 32, 16, rv, T, base, base_se, &w->mean[k], &w->se[k], e);
     }
     w->fit_points = w->n_points;
-    if (st == HDO_OK) fit(w, 0.01);
+    double h = quick ? 0.05 : 0.02, last = w->x[w->n_points > 0 ? w->n_points - 1 : 0];
+    if (st == HDO_OK) { /* half the nodes: x of the law before is 16/rv */
+        allow(w, finite_step(h, 32.0, 16.0, 32.0), finite_step(h, 32.0 / last, 16.0 / last, 32.0), finite_step_why);
+        fit(w, 0.01);
+    }
     return st;
 }
 
@@ -270,6 +310,38 @@ hdo_status hdo_scaling_run(bool quick, int threads, const hdo_study_hooks *hooks
     free(l.jobs);
     hdo__team_clear(&l.team);
     return st;
+}
+
+char *hdo_scaling_json(const hdo_law *law, int n) {
+    static const char *const words[] = {"agrees", "agrees with allowance", "disagrees"};
+    hdo_json j;
+    hdo__json_init(&j, true);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_array(&j, "laws");
+    for (int k = 0; k < n; k++) {
+        const hdo_law *w = &law[k];
+        hdo__json_object(&j, NULL);
+        hdo__json_text(&j, "name", w->name);
+        hdo__json_real(&j, "expected", w->expected);
+        hdo__json_real(&j, "exponent", w->exponent);
+        hdo__json_real(&j, "se", w->exponent_se);
+        hdo__json_real(&j, "off_se", w->off_se);
+        hdo__json_real(&j, "limit_se", SIGMAS);
+        hdo__json_real(&j, "allowance", w->allowance);
+        hdo__json_text(&j, "allowance_why", w->allowance_why);
+        hdo__json_real(&j, "chi2", w->chi2);
+        hdo__json_real(&j, "error_floor", w->floor);
+        hdo__json_int(&j, "seeds", w->seeds);
+        hdo__json_int(&j, "points", w->n_points);
+        hdo__json_text(&j, "verdict", words[w->verdict]);
+        hdo__json_bool(&j, "agrees", w->verdict != HDO_LAW_DISAGREES);
+        hdo__json_end(&j, '}');
+    }
+    hdo__json_end(&j, ']');
+    hdo__json_end(&j, '}');
+    if (j.failed) hdo__json_clear(&j);
+    return j.text;
 }
 
 hdo_status hdo_scaling_figures(const hdo_law *law, int n, const char *base, unsigned formats, hdo_error *e) {

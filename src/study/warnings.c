@@ -165,8 +165,10 @@ static void about_steps(hdo_assessment *a) {
                  a->sc_eta_descent);
         }
         if (!a->limit.bounded) {
-            warn(a, 4, HDO_WARN_STEP, "the curve diverges (spectral radius %.4g); largest eta %.4g", a->limit.radius,
-                 a->sc_eta_bounded);
+            warn(a, 4, HDO_WARN_STEP,
+                 "the strongly convex theorem does not apply: spectral radius %.4g must be below 1, eta = %.4g at most "
+                 "%.4g",
+                 a->limit.radius, a->eta, a->sc_eta_bounded);
         }
         if (a->sc_T_min < 0 || a->T < a->sc_T_min) {
             char published[64] = "";

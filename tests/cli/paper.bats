@@ -25,7 +25,7 @@ field() { python3 -c 'import json,sys; d=json.load(sys.stdin); print(eval(sys.ar
 @test "paper: a dry run names the folders and writes nothing" {
     run "$HDO" paper e2 --quick --dry-run -q -o p
     [ "$status" -eq 0 ]
-    [ "${#lines[@]}" -eq 12 ]
+    [ "${#lines[@]}" -eq 18 ]
     [[ "${lines[0]}" == "p/e2-text-quick/1fo/seed-0" ]]
     [ ! -e p ]
 }
@@ -83,6 +83,19 @@ field() { python3 -c 'import json,sys; d=json.load(sys.stdin); print(eval(sys.ar
     [[ "$output" == *"A - B = "* && "$output" == *"pairs"* ]]
     "$HDO" compare a b --at bytes_exchanged --json > c.json
     [ "$(field 'd["paired"] and d["low"] < d["diff"] < d["high"]' < c.json)" = True ]
+    "$HDO" compare a b --at cost --json > c.json
+    [ "$(field 'd["axis"] == "cost" and d["at"] > 0' < c.json)" = True ]
+    run "$HDO" compare a b --at oracle/forward # forward-law makes no forward pass: all would be step 0
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'a' cannot be compared at equal oracle/forward, which is 0 from beginning to end"* ]]
+    run "$HDO" compare b/seed-0 a/seed-1 --at nodes/present
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'b/seed-0'"*"nodes/present, which is 8"* ]]
+    run "$HDO" compare a b --at val/loss_mu
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"which falls there"* ]]
+    run "$HDO" plot a b --x cost -o fig
+    [ "$status" -eq 0 ]
     run "$HDO" compare a b --metric no/such
     [ "$status" -eq 2 ]
     run "$HDO" compare a

@@ -38,7 +38,7 @@ load helper
     jq -e '.final | has("val_loss_mean") and has("val_loss_std") and has("val_loss_min") and has("val_loss_max") and
            has("val_acc_mean") and has("val_loss_mu") and has("gamma") and .classes.fo and .classes.zo' summary.json
     jq -e '.time | has("wall_s") and has("step_s") and has("eval_s")' summary.json
-    jq -e '.oracle | has("forward") and has("backward") and has("jvp")' summary.json
+    jq -e '.oracle | has("forward") and has("backward") and has("jvp") and has("cost")' summary.json
 }
 
 @test "the stored configuration reruns to the same bits" {

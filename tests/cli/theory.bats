@@ -38,6 +38,40 @@ load helper
     [[ "$output" == *"VIOLATED"* ]]
 }
 
+@test "theory --scaling: agrees at more than 3 standard errors only with an allowance that is printed" {
+    "$HDO" theory --scaling --quick -q --json > s.json
+    jq -e '.laws | length == 4 and all(.se > 0 and .limit_se == 3 and .allowance > 0 and (.allowance_why | length) > 20)' s.json
+    jq -e '.laws | all(if .off_se > 3 then .verdict != "agrees" else .verdict == "agrees" end)' s.json
+    jq -e '.laws | all(.verdict != "disagrees")' s.json
+    jq -e '.laws[] | select(.name == "threshold") | .off_se > 3 and .verdict == "agrees with allowance"' s.json
+}
+
+@test "theory: beyond the condition of the theorem there is no bound, and it says so" {
+    far="--set population.fo.lr=theorem --set population.zo.lr=theorem --set steps=500"
+    run "$HDO" theory theory-pair --run --seeds 3 $far -q
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"theorem does not apply here: spectral radius 2.262, must be below 1; lr = 0.7955, at most 0.1645"* ]]
+    [[ "$output" == *"lr: theorem"*"from T = 4668 on; here T = 500"* ]]
+    [[ "$output" != *"below its bound"* ]]
+    [[ "$output" != *"e+1"* ]]
+    "$HDO" theory theory-pair --run --seeds 3 $far -q --json > r.json
+    jq -e '.quantities | all(.applies == false and .bound == null and .slack == null and .tightest_t == null)' r.json
+    "$HDO" theory theory-pair $far --json > t.json
+    jq -e '.strongly_convex | .applies == false and .distance == null and .value_noise == null' t.json
+    run "$HDO" theory theory-pair $far
+    [[ "$output" == *"theorem does not apply here"* ]]
+}
+
+@test "theory --json: what is not known is null, not 0" {
+    "$HDO" theory demo --set population.zo.estimator=fd --json > t.json
+    jq -e '.constants.L.value == null and (.published.noise_terms_convex | all(. == null)) and .published.T_min == null' t.json
+    jq -e '.zeroth_order | all(. == null)' t.json
+    jq -e '.classes[1] | .bias == null and .kappa == null and .noise == null and .nu_best == null' t.json
+    jq -e '.classes[0] | .bias == 0 and .nu == null' t.json
+    run "$HDO" theory demo
+    [[ "$output" != *"nan"* ]]
+}
+
 @test "theory --measure labels what it measured" {
     "$HDO" theory demo --measure --set model.name=logistic-l2 --set data.train=480 --set data.val=100 --set steps=40 \
         -q --json > m.json
