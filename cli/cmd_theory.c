@@ -125,10 +125,12 @@ static int scaling(const options *o, const hdo_study_hooks *hooks, cli_study_pro
         const hdo_law *w = &law[k];
         all = all && w->agrees;
         if (o->json) {
-            printf("%s\n  {\"name\": \"%s\", \"expected\": %g, \"exponent\": %.6g, \"se\": %.6g, \"chi2\": %.6g, "
+            char v[4][HDO_NUMBER_MAX];
+            printf("%s\n  {\"name\": \"%s\", \"expected\": %s, \"exponent\": %s, \"se\": %s, \"chi2\": %s, "
                    "\"seeds\": %d, "
                    "\"points\": %d, \"agrees\": %s}",
-                   k > 0 ? "," : "", w->name, w->expected, w->exponent, w->exponent_se, w->chi2, w->seeds, w->n_points,
+                   k > 0 ? "," : "", w->name, hdo_json_number(w->expected, v[0]), hdo_json_number(w->exponent, v[1]),
+                   hdo_json_number(w->exponent_se, v[2]), hdo_json_number(w->chi2, v[3]), w->seeds, w->n_points,
                    w->agrees ? "true" : "false");
             continue;
         }

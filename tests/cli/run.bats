@@ -107,3 +107,16 @@ load helper
     "$HDO" run demo $small
     [ "$(ls runs | grep -c '^demo-[0-9]*-[0-9]*-[0-9a-f]*$')" -eq 1 ]
 }
+
+@test "seeds that diverge: JSON says null and how many, text says so" {
+    run "$HDO" run demo --set steps=500 --set model=quadratic --set population.fo.lr=1e6 --set eval.every=0 \
+        --seeds 0-1 --json -q -o group
+    [ "$status" -eq 4 ]
+    echo "$output" | jq -e '.val_loss_mean == null'
+    echo "$output" | jq -e '.val_loss_se == null'
+    echo "$output" | jq -e '.diverged == 2'
+    run "$HDO" run demo --set steps=500 --set model=quadratic --set population.fo.lr=1e6 --set eval.every=0 \
+        --seeds 0-1 -q -o group --force
+    [[ "$output" == *"2 diverged"* ]]
+    [[ "$output" != *nan* ]]
+}
