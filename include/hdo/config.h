@@ -65,6 +65,7 @@ enum {
     HDO_PLACEMENT_ORDER
 };
 enum { HDO_AVERAGE_EQUAL = 1, HDO_AVERAGE_NOISE };
+enum { HDO_DIVERGED_RELATIVE = 1 };
 enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
 typedef struct hdo_model_config {
@@ -159,10 +160,10 @@ typedef struct hdo_sink_config {
 } hdo_sink_config;
 
 typedef struct hdo_stop_config {
-    double loss;     /* stop when the mean validation loss falls to this; 0: never */
-    double accuracy; /* stop when the mean validation accuracy reaches this; 0: never */
-    double time_s;   /* stop after that many seconds of wall time; 0: never */
-    double diverged; /* mean loss above this counts as diverged */
+    double loss;         /* stop when the mean validation loss falls to this; 0: never */
+    double accuracy;     /* stop when the mean validation accuracy reaches this; 0: never */
+    double time_s;       /* stop after that many seconds of wall time; 0: never */
+    hdo_choice diverged; /* mean loss that counts as diverged: relative(k) to the start | a number */
 } hdo_stop_config;
 
 /* Nodes that come and go, in the simulator. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — a run from creation to destruction, and what can be seen of it from outside. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,7 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     r->log_fd = -1;
     r->trace_fd = -1;
     r->saved_step = -1;
+    r->start_loss = (double)NAN;
     if (hooks != NULL) r->hooks = *hooks;
     r->start_s = hdo__now_s();
     r->saved_s = r->start_s;

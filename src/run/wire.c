@@ -163,6 +163,7 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     r->returned = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
     r->mine = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
     r->peer = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
+    for (int i = 0; r->result != NULL && i < r->mixer.n; i++) r->result[i].g2 = HDO_NO_ESTIMATE;
     bool timed = has_time_model(r), weighted = r->config.eval.weighted > 0.0;
     if (timed) r->clock_s = hdo__alloc((size_t)r->mixer.n * sizeof(double));
     if (weighted) r->y = hdo__alloc(r->rows.ld * sizeof(float));
