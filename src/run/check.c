@@ -110,5 +110,6 @@ hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
         return hdo__fail(e, HDO_E_CONFIG, "steps + warmup is %lld, but must be below %lld",
                          (long long)(c->steps + c->warmup), (long long)STEPS_LIMIT);
     }
-    return check_run(c, e);
+    st = check_run(c, e);
+    return st == HDO_OK ? hdo__config_effect_check(c, e) : st;
 }

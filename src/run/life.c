@@ -72,6 +72,7 @@ hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const
     hdo_config_default(c);
     snprintf(path, sizeof path, "%s/config.yaml", dir);
     hdo_status st = hdo_config_load(c, path, e);
+    hdo_config_as_base(c);
     if (threads > 0) c->threads = threads;
     int rank, ranks; /* the engine is that of this process, whatever the run was started with */
     c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;

@@ -98,7 +98,7 @@ load helper
 }
 
 @test "diverging is an outcome with exit code 4" {
-    run "$HDO" run demo $small --set model=quadratic --set population.fo.lr=1e6 --set steps=500 -o out
+    run "$HDO" run demo -q --set model=quadratic --set population.fo.lr=1e6 --set steps=500 -o out
     [ "$status" -eq 4 ]
     jq -e '.outcome == "diverged"' out/summary.json
 }
