@@ -158,9 +158,10 @@ static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print,
         print_result(hdo_run_config(r), r, why, dir);
     }
     if (why == HDO_DIVERGED) {
-        cli_note("hdo: the run diverged after %lld steps (a loss is no longer finite, or above stop.diverged); "
-                 "a smaller lr or a larger rv for the zeroth-order class is the usual cure",
-                 (long long)hdo_run_step(r));
+        cli_note("hdo: the run diverged after %lld steps (a loss is no longer finite, or beyond the limit of "
+                 "stop.diverged)%s%s",
+                 (long long)hdo_run_step(r), dir != NULL ? "; which node went first, and why: hdo explain " : "",
+                 dir != NULL ? dir : "");
     }
     hdo_run_destroy(r);
     return exit_code(why);

@@ -124,7 +124,7 @@ static hdo_group group_of(const hdo_metrics *m, int first, int last, double samp
         double loss = m->all[i].loss;
         g.loss_mean += loss / n;
         g.loss_min = loss < g.loss_min ? loss : g.loss_min;
-        g.loss_max = loss > g.loss_max ? loss : g.loss_max;
+        g.loss_max = loss > g.loss_max || isnan(loss) ? loss : g.loss_max; /* once NaN, it stays NaN */
         hits += (double)m->all[i].correct;
     }
     double var = 0.0;

@@ -112,6 +112,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r->momentum);
     hdo__free(r->batches);
     hdo__free(r->result);
+    hdo__free(r->trail);
     hdo__free(r->active);
     hdo__free(r->own);
     hdo__free(r->returned);

@@ -100,9 +100,10 @@ static hdo_status evaluate(hdo_run *r, hdo_error *e) {
     return hdo__run_settle(r, st, e);
 }
 
-static void judge(hdo_run *r) {
+static hdo_status judge(hdo_run *r, hdo_error *e) {
     if (r->stop == HDO_RUNNING) r->stop = hdo__run_judge_row(r);
     if (r->stop == HDO_RUNNING && r->step >= r->config.warmup + r->config.steps) r->stop = HDO_COMPLETED;
+    return hdo__fate_row(r, e);
 }
 
 bool hdo__run_due(const hdo_run *r) {
@@ -151,7 +152,7 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
     hdo_status st = HDO_OK;
     if (r->stop == HDO_RUNNING && !r->has_row) {
         st = evaluate(r, e);
-        if (st == HDO_OK) judge(r);
+        if (st == HDO_OK) st = judge(r, e);
     }
     for (int64_t k = 0; k < n_steps && r->stop == HDO_RUNNING && st == HDO_OK; k++) {
         double t0 = hdo__now_s();
@@ -167,7 +168,7 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
                 hdo__run_evaluate_own(r);
             } else {
                 st = evaluate(r, e);
-                if (st == HDO_OK) judge(r);
+                if (st == HDO_OK) st = judge(r, e);
             }
         }
         if (st == HDO_OK && !own_time) st = save_if_due(r, e);

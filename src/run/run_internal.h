@@ -14,6 +14,7 @@
 #include "hdo/run.h"
 #include "metrics/metrics.h"
 #include "run/async.h"
+#include "run/fate.h"
 #include "sink/sink.h"
 #include "topo/churn.h"
 #include "topo/mixer.h"
@@ -70,6 +71,8 @@ struct hdo_run {
 
     /* of the last step */
     hdo_node_result *result; /* (n): of local nodes, of all once the ranks have agreed */
+    hdo_trail *trail;        /* (n): who went where, for hdo_fate */
+    hdo_fate fate;           /* the first node lost, if any */
     int32_t *active;         /* (n): nodes that step, in order */
     int32_t *own;            /* (count): those of them that are local */
     int n_active, n_own;

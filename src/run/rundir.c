@@ -113,6 +113,7 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_int(&j, "schema_version", SCHEMA_VERSION);
     hdo__json_text(&j, "outcome", outcome_of(r->stop));
     hdo__json_text(&j, "reason", hdo_stop_name(r->stop));
+    if (r->stop == HDO_DIVERGED) hdo__fate_put(&j, r);
     hdo__json_text(&j, "name", r->config.name);
     hdo__json_text(&j, "model", r->config.model.name);
     hdo__json_text(&j, "data", r->train != NULL ? r->config.data.name : "none");

@@ -287,6 +287,8 @@ hdo_status hdo__run_step(hdo_run *r, hdo_error *e) {
     if (st != HDO_OK)
         return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
     hdo__run_advance_clocks(r, &plan);
+    st = hdo__fate_step(r, &plan, e);
+    if (st != HDO_OK) return st;
     r->step++;
     if (!finite) {
         r->stop = HDO_DIVERGED;
