@@ -241,8 +241,8 @@ HDO_API void hdo_config_default(hdo_config *c);
 HDO_API hdo_status hdo_config_load(hdo_config *c, const char *path, hdo_error *e);
 HDO_API hdo_status hdo_config_load_text(hdo_config *c, const char *name, const char *text, size_t len, hdo_error *e);
 
-/* What was read from files so far is a foundation to build on (a preset, a stored run): values of it that later
- * settings put out of use are no mistakes. */
+/* What was set so far is a foundation to build on (a preset, a stored run, a configuration that a program goes on to
+ * change): values of it that later settings put out of use are no mistakes. */
 HDO_API void hdo_config_as_base(hdo_config *c);
 
 /* One value by its dotted key, as `--set`: hdo_config_set(c, "population.zo.rv", "64", HDO_FROM_FLAG, &e). */

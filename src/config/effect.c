@@ -316,5 +316,5 @@ hdo_status hdo__config_effect_check(const hdo_config *c, hdo_error *e) {
 void hdo_config_as_base(hdo_config *c) {
     for (int row = 0; row < HDO_SECTIONS_MAX + HDO_CLASSES_MAX; row++)
         for (int col = 0; col < HDO_OPTIONS_MAX; col++)
-            if (c->origin[row][col].source == HDO_FROM_FILE) c->origin[row][col].source = HDO_FROM_BASE;
+            if (c->origin[row][col].source > HDO_FROM_BASE) c->origin[row][col].source = HDO_FROM_BASE;
 }

@@ -76,3 +76,28 @@ bats_require_minimum_version 1.5.0
     run "$HDO" plot nosuch -o fig/x; [ "$status" -eq 3 ]
     run "$HDO" plot group --y val/nosuch -o fig/x; [ "$status" -eq 2 ]
 }
+
+@test "check: a population that diverges is a problem and exit code 1; explain says who went first" {
+    run "$HDO" check demo -q --time 0.1 --set model=quadratic --set population.zo.lr=5
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"the population diverged"* ]]
+    run "$HDO" check demo -q --time 0.1 --set model=quadratic --set population.zo.lr=5 --json
+    [ "$status" -eq 1 ]
+    echo "$output" | jq -e '.trial.diverged'
+    echo "$output" | jq -e '.trial.class == "zo"'
+    run "$HDO" check demo -q --time 0.1 --json
+    [ "$status" -eq 0 ]
+    echo "$output" | jq -e '.trial.steps == 60'
+    run "$HDO" run demo -q --set model=quadratic --set population.zo.lr=5 -o out
+    [ "$status" -eq 4 ]
+    run "$HDO" explain out
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"of class 'zo' went first, in step "* ]]
+    "$HDO" explain out --json | jq -e '.divergence.first.class == "zo"'
+    run "$HDO" explain out --check
+    [[ "$output" == *"too large"* ]]
+    run "$HDO" explain nosuch
+    [ "$status" -eq 3 ]
+    run "$HDO" explain
+    [ "$status" -eq 2 ]
+}
