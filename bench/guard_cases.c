@@ -78,6 +78,7 @@ static void population(const char *const *set) {
                                "population:\n  zo: {count: 8, estimator: fo, rv: 16, lr: 1.0e-6, batch: 2}\n";
     hdo_config_default(&c);
     if (hdo_config_load_text(&c, "guard", base, sizeof base - 1, &e) != HDO_OK) die(e.msg);
+    hdo_config_as_base(&c);
     for (; set[0] != NULL; set += 2) {
         if (hdo_config_set(&c, set[0], set[1], HDO_FROM_FLAG, &e) != HDO_OK) die(e.msg);
     }

@@ -24,6 +24,7 @@ extern const cli_command cli_commands[]; /* ends with name == NULL */
 int cmd_run(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_paper(int argc, char **argv);
 int cmd_report(int argc, char **argv);

@@ -75,8 +75,8 @@ static void print_json(const hdo_bench_row *r,
     static const char *const key[] = {"median_s", "p10_s",    "p90_s",       "min_s", "cpu_s",
                                       "rate",     "fraction", "allocations", "busy"};
     for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) {
-        printf(", \"%s\": ", key[k]);
-        print_number(stdout, "", v[k], "null");
+        char number[HDO_NUMBER_MAX];
+        printf(", \"%s\": %s", key[k], hdo_json_number(v[k], number));
     }
     printf(", \"unit\": \"%s\", \"limit\": \"%s\", \"peak_bytes\": %zu}", r->unit, r->limit, r->peak_bytes);
 }

@@ -13,7 +13,9 @@ static const char help_text[] =
     "differences\n"
     "agree; which step nu the losses allow; what each class's estimator does against theory (cosine, bias, variance); "
     "which\n"
-    "lr and rv fit; memory and time. For runs that do not learn, and before runs that take long.\n\n"
+    "lr and rv fit; memory and time. Then it tries the population for a few steps. For runs that do not learn, and "
+    "before\n"
+    "runs that take long.\n\n"
     "  --set KEY=VALUE      any configuration key, repeatable\n"
     "  --population P       counts by class, for example 24fo+256zo\n"
     "  --json               print one JSON document\n"
@@ -21,9 +23,13 @@ static const char help_text[] =
     "  --time S             seconds for the estimates of one class (default 2)\n"
     "  --directions N       random directions for slopes (default 16)\n"
     "  --samples N          estimates per class at most (default 400)\n"
+    "  --try N              steps of the trial (default 60; 0: none), with a warm-up of 20 at most\n"
+    "  --try-time S         seconds for it at most (default 20)\n"
     "  --allow-piecewise    complex-step accepts models with kinks: allow_piecewise=true for every class that uses it\n"
     "  -q, --quiet          no notes on progress;  --color auto|always|never\n\n"
-    "Exit code 0 even if there are problems to report; an impossible configuration is 2, missing data 3.\n\n"
+    "Exit code 1 if there is a problem (a population that diverged in the trial is one), 0 if there is advice at most; "
+    "an\n"
+    "impossible configuration is 2, missing data 3.\n\n"
     "Example: hdo check demo --set population.zo.estimator=fd --set population.zo.nu=1e-7\n";
 
 typedef struct check_args {
@@ -126,6 +132,15 @@ static void print_result(const hdo_check_result *r) {
     printf(", %lld nodes\n\n", (long long)r->n);
     print_slopes(r, &s);
     for (int k = 0; k < r->n_classes; k++) print_class(&r->cls[k], &s);
+    const hdo_check_trial *t = &r->trial;
+    if (t->steps > 0) {
+        printf("\n%sTrial%s of %lld steps (%.1f s): ", s.bold, s.off, (long long)t->steps, t->time_s);
+        if (t->diverged) {
+            printf("%sdiverged%s\n", s.red, s.off);
+        } else {
+            printf("mean loss from %.4g to %.4g\n", t->loss_start, t->loss_end);
+        }
+    }
     printf("\n%sNotes%s\n", s.bold, s.off);
     for (int i = 0; i < r->n_notes; i++) {
         const hdo_check_note *n = &r->note[i];
@@ -137,8 +152,16 @@ static void print_result(const hdo_check_result *r) {
 
 /* ---- arguments ---- */
 
+static bool seconds(const char *text, double *out) {
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || *end != '\0' || !(v >= 0.0 && v <= 1e6)) return false;
+    *out = v;
+    return true;
+}
+
 static int parse(int argc, char **argv, check_args *a) {
-    enum { POPULATION = 256, SET, JSON, TIME, DIRECTIONS, SAMPLES, PIECEWISE, COLOUR };
+    enum { POPULATION = 256, SET, JSON, TIME, DIRECTIONS, SAMPLES, TRY, TRY_TIME, PIECEWISE, COLOUR };
     static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
                                           {"population", required_argument, NULL, POPULATION},
                                           {"set", required_argument, NULL, SET},
@@ -147,6 +170,8 @@ static int parse(int argc, char **argv, check_args *a) {
                                           {"time", required_argument, NULL, TIME},
                                           {"directions", required_argument, NULL, DIRECTIONS},
                                           {"samples", required_argument, NULL, SAMPLES},
+                                          {"try", required_argument, NULL, TRY},
+                                          {"try-time", required_argument, NULL, TRY_TIME},
                                           {"allow-piecewise", no_argument, NULL, PIECEWISE},
                                           {"quiet", no_argument, NULL, 'q'},
                                           {"color", required_argument, NULL, COLOUR},
@@ -164,13 +189,19 @@ static int parse(int argc, char **argv, check_args *a) {
             a->set[a->n_set++] = optarg;
             break;
         case JSON: a->json = true; break;
-        case TIME: {
-            char *end;
-            a->options.time_s = strtod(optarg, &end);
-            if (end == optarg || *end != '\0' || !(a->options.time_s >= 0.0 && a->options.time_s <= 1e6))
+        case TIME:
+            if (!seconds(optarg, &a->options.time_s))
                 return cli_usage_error("check", "--time takes seconds, for example 5; got '%s'", optarg);
             break;
-        }
+        case TRY_TIME:
+            if (!seconds(optarg, &a->options.try_s) || !(a->options.try_s > 0.0))
+                return cli_usage_error("check", "--try-time takes seconds, for example 5; got '%s'", optarg);
+            break;
+        case TRY:
+            if (!cli_int(optarg, 0, 1000000, &v))
+                return cli_usage_error("check", "--try takes a number of steps, 0 for none; got '%s'", optarg);
+            a->options.try_steps = (int)v;
+            break;
         case DIRECTIONS:
             if (!cli_int(optarg, 2, 256, &v))
                 return cli_usage_error("check", "--directions takes 2 to 256; got '%s'", optarg);
@@ -206,6 +237,10 @@ int cmd_check(int argc, char **argv) {
     if (st == HDO_OK) {
         cli_note("checking derivatives, steps and %d classes", c->n_classes);
         st = hdo_check(c, &a.options, r, &e);
+        if (st == HDO_OK && a.options.try_steps > 0) {
+            cli_note("trying the population for %d steps, %.0f s at most", a.options.try_steps, a.options.try_s);
+            st = hdo_check_try(c, &a.options, r, &e);
+        }
     }
     if (st == HDO_OK && a.json) {
         char *text = hdo_check_json(r);
@@ -219,7 +254,9 @@ int cmd_check(int argc, char **argv) {
         if (st == HDO_OK) cli_note("figure in %s.svg, .png, .pdf", a.output);
     }
     e.code = st;
-    code = st == HDO_OK ? 0 : cli_fail(&e);
+    bool problem = false;
+    for (int i = 0; st == HDO_OK && i < r->n_notes; i++) problem = problem || r->note[i].level == HDO_CHECK_PROBLEM;
+    code = st != HDO_OK ? cli_fail(&e) : problem ? 1 : 0;
     free(c);
     free(r);
     return code;

@@ -22,11 +22,8 @@ static const char help_text[] =
     "Example: hdo compare runs/24fo+256zo runs/24fo --at cost\n";
 
 static void put(const char *key, double v) {
-    if (isfinite(v)) {
-        printf(", \"%s\": %.17g", key, v);
-    } else {
-        printf(", \"%s\": null", key);
-    }
+    char buf[HDO_NUMBER_MAX];
+    printf(", \"%s\": %s", key, hdo_json_number(v, buf));
 }
 
 int cmd_compare(int argc, char **argv) {
@@ -66,9 +63,10 @@ int cmd_compare(int argc, char **argv) {
     hdo_difference d;
     if (hdo_compare_runs(a, b, metric, axis, at, &d, &x, &e) != HDO_OK) return cli_fail(&e);
     if (json) {
-        printf("{\"schema_version\": 1, \"metric\": \"%s\", \"axis\": \"%s\", \"at\": %.17g, \"n_a\": %d, \"n_b\": %d, "
+        char number[HDO_NUMBER_MAX];
+        printf("{\"schema_version\": 1, \"metric\": \"%s\", \"axis\": \"%s\", \"at\": %s, \"n_a\": %d, \"n_b\": %d, "
                "\"paired\": %s",
-               metric, axis, x, d.n_a, d.n_b, d.paired ? "true" : "false");
+               metric, axis, hdo_json_number(x, number), d.n_a, d.n_b, d.paired ? "true" : "false");
         put("a", d.a);
         put("a_se", d.a_se);
         put("b", d.b);

@@ -55,10 +55,8 @@ static void json_text(const char *key, const char *s) {
 }
 
 static void json_real(const char *key, double v) {
-    if (isfinite(v))
-        printf("\"%s\": %.17g", key, v);
-    else
-        printf("\"%s\": null", key);
+    char buf[HDO_NUMBER_MAX];
+    printf("\"%s\": %s", key, hdo_json_number(v, buf));
 }
 
 static void json_info(const hdo_data_info *d) {
@@ -224,7 +222,8 @@ static void json_stats(const hdo_data_stats *t, const char *name, const char *wh
     for (int k = 0; k < 2; k++) {
         printf("\"%s\": [", k == 0 ? "mean" : "sd");
         for (int c = 0; c < 4 && c < t->shape[0] && t->vocab == 0; c++) {
-            printf("%s%.17g", c > 0 ? ", " : "", k == 0 ? t->mean[c] : t->sd[c]);
+            char number[HDO_NUMBER_MAX];
+            printf("%s%s", c > 0 ? ", " : "", hdo_json_number(k == 0 ? t->mean[c] : t->sd[c], number));
         }
         printf("], ");
     }

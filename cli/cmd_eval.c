@@ -38,16 +38,14 @@ static void put_text(const char *s) { /* a JSON string */
 }
 
 static void print_json(const hdo_evaluation *v, const hdo_config *c, const char *source, const char *split) {
+    char number[HDO_NUMBER_MAX];
     printf("{\n  \"schema_version\": 1,\n  \"source\": ");
     put_text(source);
     printf(",\n  \"kind\": \"%s\",\n  \"model\": \"%s\",\n  \"data\": \"%s\",\n  \"split\": \"%s\",\n  \"d\": %lld,\n"
-           "  \"samples\": %lld,\n  \"loss\": %.17g,\n",
-           v->kind, c->model.name, c->data.name, split, (long long)v->d, (long long)v->samples, v->loss);
-    if (isfinite(v->accuracy)) {
-        printf("  \"accuracy\": %.17g,\n", v->accuracy);
-    } else {
-        printf("  \"accuracy\": null,\n");
-    }
+           "  \"samples\": %lld,\n  \"loss\": %s,\n",
+           v->kind, c->model.name, c->data.name, split, (long long)v->d, (long long)v->samples,
+           hdo_json_number(v->loss, number));
+    printf("  \"accuracy\": %s,\n", hdo_json_number(v->accuracy, number));
     if (v->step >= 0) printf("  \"step\": %lld,\n  \"nodes\": %lld,\n", (long long)v->step, (long long)v->n);
     printf("  \"classes\": [");
     for (int k = 0; k < v->classes; k++) {

@@ -158,9 +158,10 @@ static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print,
         print_result(hdo_run_config(r), r, why, dir);
     }
     if (why == HDO_DIVERGED) {
-        cli_note("hdo: the run diverged after %lld steps (a loss is no longer finite, or above stop.diverged); "
-                 "a smaller lr or a larger rv for the zeroth-order class is the usual cure",
-                 (long long)hdo_run_step(r));
+        cli_note("hdo: the run diverged after %lld steps (a loss is no longer finite, or beyond the limit of "
+                 "stop.diverged)%s%s",
+                 (long long)hdo_run_step(r), dir != NULL ? "; which node went first, and why: hdo explain " : "",
+                 dir != NULL ? dir : "");
     }
     hdo_run_destroy(r);
     return exit_code(why);
@@ -218,13 +219,15 @@ static double mean(const moments *m) {
 }
 static double standard_error(const moments *m) {
     double var = (m->sum2 - m->sum * m->sum / m->n) / (m->n - 1);
-    return m->n > 1 && var > 0.0 ? sqrt(var / m->n) : 0.0;
+    return m->n > 1 ? sqrt(var < 0.0 ? 0.0 : var / m->n)
+                    : (double)NAN; /* NaN: unknown, of one seed or a diverged one */
 }
 
 /* ---- one process per seed ---- */
 
 typedef struct group {
     moments loss, acc, mu;
+    int diverged;
     int code; /* the worst exit code */
 } group;
 
@@ -232,23 +235,44 @@ static void collect(group *g, const hdo_row *row, int code) {
     add(&g->loss, row->all.loss_mean);
     add(&g->acc, row->all.acc_mean);
     add(&g->mu, row->mu_loss);
+    g->diverged += code == EXIT_DIVERGED;
     if (code != 0) g->code = code;
+}
+
+static void put_moments(const char *key, const char *key_se, const moments *m) {
+    char a[HDO_NUMBER_MAX], b[HDO_NUMBER_MAX];
+    printf(", \"%s\": %s, \"%s\": %s", key, hdo_json_number(mean(m), a), key_se, hdo_json_number(standard_error(m), b));
+}
+
+/* "0.1234 +- 0.0012": without the error when one seed cannot tell it, "-" when a run has no finite figure. */
+static void print_moments(const moments *m, double unit, const char *sign) {
+    int digits = unit > 1.0 ? 2 : 4;
+    if (!isfinite(mean(m))) {
+        printf("-");
+        return;
+    }
+    printf("%.*f%s", digits, unit * mean(m), sign);
+    if (m->n > 1) printf(" +- %.*f%s", digits, unit * standard_error(m), sign);
 }
 
 static void print_seeds(const group *g, const char *dir, bool json) {
     bool acc = isfinite(mean(&g->acc));
     if (json) {
-        printf(
-            "{\"schema_version\": 1, \"seeds\": %d, \"dir\": \"%s\", \"val_loss_mean\": %.9g, \"val_loss_se\": %.9g, "
-            "\"val_loss_mu\": %.9g, \"val_loss_mu_se\": %.9g",
-            g->loss.n, dir, mean(&g->loss), standard_error(&g->loss), mean(&g->mu), standard_error(&g->mu));
-        if (acc) printf(", \"val_acc_mean\": %.9g, \"val_acc_se\": %.9g", mean(&g->acc), standard_error(&g->acc));
+        printf("{\"schema_version\": 1, \"seeds\": %d, \"diverged\": %d, \"dir\": \"%s\"", g->loss.n, g->diverged, dir);
+        put_moments("val_loss_mean", "val_loss_se", &g->loss);
+        put_moments("val_loss_mu", "val_loss_mu_se", &g->mu);
+        if (acc) put_moments("val_acc_mean", "val_acc_se", &g->acc);
         printf("}\n");
         return;
     }
-    printf("%d seeds: loss %.4f +- %.4f (mean over nodes), %.4f +- %.4f (mean model)", g->loss.n, mean(&g->loss),
-           standard_error(&g->loss), mean(&g->mu), standard_error(&g->mu));
-    if (acc) printf(", accuracy %.2f%% +- %.2f%%", 100.0 * mean(&g->acc), 100.0 * standard_error(&g->acc));
+    printf("%d seeds: loss ", g->loss.n);
+    print_moments(&g->loss, 1.0, "");
+    printf(" (mean over nodes), ");
+    print_moments(&g->mu, 1.0, "");
+    printf(" (mean model)");
+    if (acc) printf(", accuracy ");
+    if (acc) print_moments(&g->acc, 100.0, "%");
+    if (g->diverged > 0) printf("; %d diverged", g->diverged);
     printf("\n  results in %s/seed-*\n", dir);
 }
 

@@ -139,8 +139,10 @@ static hdo_status load_source(hdo_config *c, const char *source, hdo_error *e) {
     const char *text = strcmp(source, "-") == 0 || strchr(source, '/') != NULL ? NULL : hdo_preset(source);
     struct stat info;
     bool file = stat(source, &info) == 0 && !S_ISDIR(info.st_mode); /* a folder of that name does not hide a preset */
-    if (text != NULL && !file) return hdo_config_load_text(c, source, text, strlen(text), e);
-    return hdo_config_load(c, source, e);
+    if (text == NULL || file) return hdo_config_load(c, source, e);
+    hdo_status st = hdo_config_load_text(c, source, text, strlen(text), e);
+    hdo_config_as_base(c);
+    return st;
 }
 
 hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e) {
@@ -166,6 +168,7 @@ hdo_status cli_config(hdo_config *c, const char *source, const char *population,
     const char *user = getenv("HDO_CONFIG");
     hdo_status st = HDO_OK;
     if (user != NULL && user[0] != '\0') st = hdo_config_load(c, user, e);
+    hdo_config_as_base(c); /* a user's own defaults are for all runs, whatever a run makes of them */
     if (st == HDO_OK && source != NULL) st = load_source(c, source, e);
     if (st == HDO_OK) st = apply_environment(c, e);
     if (st == HDO_OK && population != NULL) st = hdo_config_population(c, population, e);

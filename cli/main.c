@@ -18,6 +18,7 @@ const cli_command cli_commands[] = {
     {"theory", cmd_theory, "bounds on a problem: constants, step sizes, warnings, measured against runs"},
     {"plan", cmd_plan, "are zeroth-order nodes worth adding to a fleet, and how?"},
     {"check", cmd_check, "derivatives, step nu and estimators of a configuration, before it runs"},
+    {"explain", cmd_explain, "what became of a run: who went first when it diverged, and why"},
     {"config", cmd_config, "show, check or describe configurations"},
     {"data", cmd_data, "obtain, verify, import and look at data sets"},
     {"bench", cmd_bench, "how fast this build is on this machine, beside the machine's limits"},

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "hdo/hdo.h"
 #include "hdo/study.h"
@@ -42,7 +43,8 @@ static inline void quad_config(hdo_config *c, const quad_case *q) {
     c->population[0].count = q->fo; /* fo and zo of the default configuration */
     c->population[1].count = q->zo;
     set(c, "population.zo.estimator", q->estimator);
-    set(c, "population.zo.nu", q->nu != NULL ? q->nu : "eta/sqrt(d)");
+    if (strncmp(q->estimator, "fd", 2) == 0 || q->nu != NULL)
+        set(c, "population.zo.nu", q->nu != NULL ? q->nu : "eta/sqrt(d)");
     for (int k = 0; k < c->n_classes; k++) {
         c->population[k].batch = 1;
         c->population[k].rv = q->rv;

@@ -33,7 +33,7 @@ static lab *make(const char *const (*set)[2], size_t n) {
     hdo_config_default(&l->c);
     l->c.threads = 1;
     for (size_t i = 0; i < n; i++) {
-        if (hdo_config_set(&l->c, set[i][0], set[i][1], HDO_FROM_FLAG, &l->e) != HDO_OK) fail_msg("%s", l->e.msg);
+        if (hdo_config_set(&l->c, set[i][0], set[i][1], HDO_FROM_BASE, &l->e) != HDO_OK) fail_msg("%s", l->e.msg);
     }
     return l;
 }

@@ -27,8 +27,10 @@ static void base_config(hdo_config *c, const char *model, const char *population
     hdo_error e = {0};
     hdo_config_default(c);
     set(c, "model", model);
-    set(c, "data.train", "500");
-    set(c, "data.val", "200");
+    if (strcmp(model, "quadratic") != 0) {
+        set(c, "data.train", "500");
+        set(c, "data.val", "200");
+    }
     set(c, "steps", "20");
     set(c, "eval.every", "5");
     assert_int_equal(hdo_config_population(c, population, &e), HDO_OK);
@@ -236,7 +238,7 @@ static void measure(const exact_case *k, int seed, double *a, double *gamma) {
     set(&c, "population.zo.batch", "1");
     set(&c, "population.zo.estimator", k->estimator);
     set(&c, "population.zo.rv", k->rv);
-    set(&c, "population.zo.nu", k->nu);
+    if (strncmp(k->estimator, "fd", 2) == 0) set(&c, "population.zo.nu", k->nu);
     hdo_run *r = make(&c);
     finish(r);
     *a = 2.0 * hdo_run_last_row(r)->mu_loss; /* f(mu) = |mu|^2 / 2 */

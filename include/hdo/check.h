@@ -22,6 +22,8 @@ typedef struct hdo_check_options {
     double time_s;  /* for the estimates of one class, about; default 2 */
     int directions; /* random directions for slopes, default 16, at most 256 */
     int samples;    /* estimates per class at most, default 400 */
+    int try_steps;  /* of the population as a whole, by hdo_check_try; default 60, 0: none */
+    double try_s;   /* seconds for them at most; default 20 */
 } hdo_check_options;
 
 /* Slopes along random directions, three ways. Errors are root mean squares relative to that of the slopes; NaN where
@@ -70,6 +72,7 @@ typedef struct hdo_check_class {
     double lr_best, lr_max;           /* of a lone node: largest expected decrease, none above */
     double rv_useful;                 /* more directions do not allow a larger step */
     double rv_data;                   /* estimator noise = data noise */
+    int64_t least_shard;              /* samples of the node of the class that holds fewest; 0: no data */
     double time_s;                    /* one estimate */
     size_t memory_bytes;              /* scratch of one estimate, model and momentum of one node */
     int64_t forward, backward, jvp;   /* passes of one estimate */
@@ -83,6 +86,16 @@ typedef struct hdo_check_note {
     char text[400]; /* one sentence or two */
 } hdo_check_note;
 
+/* The population itself, for a few steps. */
+typedef struct hdo_check_trial {
+    int64_t steps; /* done; 0: not tried */
+    bool diverged;
+    int cls; /* class, node and step that went first; -1: unknown */
+    int64_t node, step;
+    double loss_start, loss_end; /* mean over nodes, on a few hundred validation samples */
+    double time_s;
+} hdo_check_trial;
+
 typedef struct hdo_check_result {
     char model[HDO_NAME_MAX], data[HDO_NAME_MAX];
     int64_t d, n_buf, n;
@@ -93,6 +106,7 @@ typedef struct hdo_check_result {
     hdo_check_curvature curvature;
     int n_classes;
     hdo_check_class cls[HDO_CLASSES_MAX];
+    hdo_check_trial trial;
     int n_notes;
     hdo_check_note note[HDO_CHECK_NOTES_MAX];
     double time_s; /* of the whole check */
@@ -104,6 +118,11 @@ HDO_API hdo_check_options hdo_check_default(void);
  * is merely unwise is a note in the result. options may be NULL. */
 HDO_API hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_check_result *out,
                              hdo_error *e);
+
+/* Runs the population for options->try_steps steps, as configured but with a short warm-up, and adds what happened to
+ * the result of hdo_check: trial, and a note if it diverged or its loss rose. */
+HDO_API hdo_status hdo_check_try(const hdo_config *c, const hdo_check_options *options, hdo_check_result *out,
+                                 hdo_error *e);
 
 /* The result as one JSON document; free() it. NULL when out of memory. */
 HDO_API char *hdo_check_json(const hdo_check_result *r);

@@ -66,6 +66,7 @@ enum {
     HDO_PLACEMENT_ORDER
 };
 enum { HDO_AVERAGE_EQUAL = 1, HDO_AVERAGE_NOISE };
+enum { HDO_DIVERGED_RELATIVE = 1 };
 enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
 typedef struct hdo_model_config {
@@ -164,10 +165,10 @@ typedef struct hdo_sink_config {
 } hdo_sink_config;
 
 typedef struct hdo_stop_config {
-    double loss;     /* stop when the mean validation loss falls to this; 0: never */
-    double accuracy; /* stop when the mean validation accuracy reaches this; 0: never */
-    double time_s;   /* stop after that many seconds of wall time; 0: never */
-    double diverged; /* mean loss above this counts as diverged */
+    double loss;         /* stop when the mean validation loss falls to this; 0: never */
+    double accuracy;     /* stop when the mean validation accuracy reaches this; 0: never */
+    double time_s;       /* stop after that many seconds of wall time; 0: never */
+    hdo_choice diverged; /* mean loss that counts as diverged: relative(k) to the start | a number */
 } hdo_stop_config;
 
 /* Nodes that come and go, in the simulator. */
@@ -193,7 +194,13 @@ typedef struct hdo_mpi_config {
 } hdo_mpi_config;
 
 /* Where a value came from, for messages and `hdo config show --origin`. */
-typedef enum hdo_source { HDO_FROM_DEFAULT, HDO_FROM_FILE, HDO_FROM_ENV, HDO_FROM_FLAG } hdo_source;
+typedef enum hdo_source { /* from the weakest to the strongest */
+                          HDO_FROM_DEFAULT,
+                          HDO_FROM_BASE, /* a preset or another foundation, see hdo_config_as_base */
+                          HDO_FROM_FILE,
+                          HDO_FROM_ENV,
+                          HDO_FROM_FLAG
+} hdo_source;
 typedef struct hdo_origin {
     uint8_t source; /* hdo_source */
     uint8_t file;   /* index into hdo_config.files */
@@ -239,6 +246,10 @@ HDO_API void hdo_config_default(hdo_config *c);
 HDO_API hdo_status hdo_config_load(hdo_config *c, const char *path, hdo_error *e);
 HDO_API hdo_status hdo_config_load_text(hdo_config *c, const char *name, const char *text, size_t len, hdo_error *e);
 
+/* What was set so far is a foundation to build on (a preset, a stored run, a configuration that a program goes on to
+ * change): values of it that later settings put out of use are no mistakes. */
+HDO_API void hdo_config_as_base(hdo_config *c);
+
 /* One value by its dotted key, as `--set`: hdo_config_set(c, "population.zo.rv", "64", HDO_FROM_FLAG, &e). */
 HDO_API hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo_source from, hdo_error *e);
 
@@ -248,13 +259,17 @@ HDO_API hdo_status hdo_config_get(const hdo_config *c, const char *key, char *bu
 /* "24fo+256zo": sets the counts of the named classes and drops the classes not named. */
 HDO_API hdo_status hdo_config_population(hdo_config *c, const char *text, hdo_error *e);
 
-/* Cross-field sense (names exist, batch fits, estimator and model agree), with the origin of the value at fault. */
+/* Cross-field sense (names exist, batch fits, estimator and model agree), with the origin of the value at fault. A
+ * value that was set and has no effect is at fault too, unless it comes from a foundation, or a stronger source (--set
+ * over a file) put it out of use, or a file merely repeats the default. */
 HDO_API hdo_status hdo_config_check(const hdo_config *c, hdo_error *e);
 
 /* Texts for people and programs; the caller frees the result with free(). NULL when out of memory. */
-HDO_API char *hdo_config_dump(const hdo_config *c, bool with_origin); /* YAML that loads back to an equal value */
-HDO_API char *hdo_config_schema(void);                                /* JSON Schema */
-HDO_API char *hdo_config_help(const char *section);                   /* table of keys; NULL section: all */
+HDO_API char *hdo_config_dump(const hdo_config *c,
+                              bool with_origin); /* YAML; loads back to an equal value, but for settings without effect:
+                                                    those are at their default in it */
+HDO_API char *hdo_config_schema(void);           /* JSON Schema */
+HDO_API char *hdo_config_help(const char *section); /* table of keys; NULL section: all */
 
 /* Words allowed for `estimator`, `model`, `data`, `mixing`: NULL-terminated, static. NULL for an unknown kind. */
 HDO_API const char *const *hdo_names(const char *kind);

@@ -21,7 +21,7 @@ typedef enum hdo_stop {
     HDO_COMPLETED, /* all steps done */
     HDO_TARGET,    /* stop.loss or stop.accuracy reached */
     HDO_TIMEOUT,   /* stop.time_s used up */
-    HDO_DIVERGED,  /* a loss or a parameter stopped being finite, or the mean loss passed stop.diverged */
+    HDO_DIVERGED,  /* a loss or a parameter stopped being finite, or the mean loss passed the limit of stop.diverged */
     HDO_STOPPED    /* the caller ended it, see hdo_run_stop */
 } hdo_stop;
 HDO_API const char *hdo_stop_name(hdo_stop why); /* "running", "completed", ... */
@@ -45,7 +45,7 @@ typedef struct hdo_row {
     double node0_loss, node0_acc;   /* the paper's fixed node */
     double mu_loss, mu_acc;         /* the mean model */
     double gamma;                   /* (1/n) sum |X_i - mu|^2 */
-    double mg;                      /* (1/n) sum |G_i|^2 of the last step; NaN before the first */
+    double mg;                      /* (1/n) sum |G_i|^2, each node with its newest estimate; NaN before the first */
     double y_loss;                  /* of the weighted average y_T; NaN unless eval.weighted is set */
     int64_t present;                /* nodes that are not away */
     int64_t forward, backward, jvp; /* oracle calls so far */

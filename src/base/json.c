@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hdo/report.h"
+
 static void put(hdo_json *j, const char *s, size_t n) {
     if (j->failed) return;
     if (j->len + n + 1 > j->cap) {
@@ -131,15 +133,19 @@ void hdo__real_text(double v, char buf[32]) {
     }
 }
 
-void hdo__json_real(hdo_json *j, const char *key, double value) {
-    member(j, key);
-    if (!isfinite(value)) {
-        puts_(j, "null");
-        return;
+const char *hdo_json_number(double v, char buf[HDO_NUMBER_MAX]) {
+    if (isfinite(v)) {
+        hdo__real_text(v, buf);
+    } else {
+        snprintf(buf, HDO_NUMBER_MAX, "null");
     }
-    char buf[32];
-    hdo__real_text(value, buf);
-    puts_(j, buf);
+    return buf;
+}
+
+void hdo__json_real(hdo_json *j, const char *key, double value) {
+    char buf[HDO_NUMBER_MAX];
+    member(j, key);
+    puts_(j, hdo_json_number(value, buf));
 }
 
 void hdo__json_int(hdo_json *j, const char *key, int64_t value) {

@@ -29,6 +29,7 @@ hdo_status hdo__bench_config(hdo_config *c, const char *preset, int threads, hdo
     hdo_config_default(c);
     hdo_status st = hdo_config_load_text(c, preset, text, strlen(text), e);
     if (st != HDO_OK) return st;
+    hdo_config_as_base(c);
     c->steps = 1000000000;
     c->warmup = 0;
     c->threads = threads;
@@ -160,6 +161,7 @@ void hdo__bench_whole(hdo_bench *b, const hdo_bench_case *c) {
         const char *text = hdo_preset(c->text[0]);
         hdo_config_default(config);
         w.st = hdo_config_load_text(config, c->text[0], text, strlen(text), &w.e);
+        hdo_config_as_base(config);
         config->threads = b->asked;
         if (w.st == HDO_OK && c->text[2] != NULL)
             w.st = hdo__bench_set(config, c->text[1], "estimator", c->text[2], &w.e);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — a check as JSON and as a figure. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,10 +75,25 @@ static void put_class(hdo_json *j, const hdo_check_class *c) {
                  {"time_s", c->time_s}};
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) hdo__json_real(j, reals[i].key, reals[i].value);
     hdo__json_int(j, "samples", c->samples);
+    hdo__json_int(j, "least_shard", c->least_shard);
     hdo__json_int(j, "memory_bytes", (int64_t)c->memory_bytes);
     hdo__json_int(j, "forward", c->forward);
     hdo__json_int(j, "backward", c->backward);
     hdo__json_int(j, "jvp", c->jvp);
+    hdo__json_end(j, '}');
+}
+
+static void put_trial(hdo_json *j, const hdo_check_result *r) {
+    const hdo_check_trial *t = &r->trial;
+    hdo__json_object(j, "trial");
+    hdo__json_int(j, "steps", t->steps);
+    hdo__json_bool(j, "diverged", t->diverged);
+    hdo__json_text(j, "class", t->diverged && t->cls >= 0 ? r->cls[t->cls].name : NULL);
+    hdo__json_real(j, "node", t->diverged && t->cls >= 0 ? (double)t->node : (double)NAN);
+    hdo__json_real(j, "step", t->diverged && t->cls >= 0 ? (double)t->step : (double)NAN);
+    hdo__json_real(j, "loss_start", t->loss_start);
+    hdo__json_real(j, "loss_end", t->loss_end);
+    hdo__json_real(j, "time_s", t->time_s);
     hdo__json_end(j, '}');
 }
 
@@ -104,6 +120,7 @@ char *hdo_check_json(const hdo_check_result *r) {
     hdo__json_array(&j, "classes");
     for (int k = 0; k < r->n_classes; k++) put_class(&j, &r->cls[k]);
     hdo__json_end(&j, ']');
+    put_trial(&j, r);
     hdo__json_array(&j, "notes");
     for (int i = 0; i < r->n_notes; i++) {
         hdo__json_object(&j, NULL);

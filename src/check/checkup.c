@@ -5,7 +5,7 @@
 #include "check/lab.h"
 
 hdo_check_options hdo_check_default(void) {
-    return (hdo_check_options){.time_s = 2.0, .directions = 16, .samples = 400};
+    return (hdo_check_options){.time_s = 2.0, .directions = 16, .samples = 400, .try_steps = 60, .try_s = 20.0};
 }
 
 hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_check_result *out, hdo_error *e) {

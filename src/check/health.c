@@ -225,6 +225,10 @@ hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_ch
     c->cosine_theory = cosine_theory(l, s, c->variance_theory);
     c->bias_bound = bias_bound(l, s, r, c->nu, c->grad_norm);
     learning_rates(cc, s, &r->curvature, c);
+    for (int i = l->first[k]; l->shards != NULL && i < l->first[k] + (int)cc->count; i++) {
+        int64_t held = hdo__shard_count(l->shards, i);
+        if (c->least_shard == 0 || held < c->least_shard) c->least_shard = held;
+    }
     if (s->ops->zeroth && !s->ops->axes && c->data_noise > 0.0) { /* omega (1 + noise) = noise */
         c->rv_data = ceil(om * (double)s->rv * (1.0 + 1.0 / c->data_noise));
     }

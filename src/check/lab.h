@@ -46,6 +46,7 @@ hdo_dirs hdo__lab_dirs(const hdo_lab *l);
 
 hdo_status hdo__check_slopes(hdo_lab *l, hdo_check_result *r, hdo_error *e);
 hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_check_class *out, hdo_error *e);
+void hdo__check_note(hdo_check_result *r, hdo_check_level level, int cls, const char *fmt, ...) HDO_PRINTF(4, 5);
 void hdo__check_advise(const hdo_config *c, hdo_check_result *r);
 
 #endif

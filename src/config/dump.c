@@ -64,11 +64,15 @@ static void write_file_name(FILE *f, const char *s) {
 static void write_origin(FILE *f, const hdo_config *c, hdo_slot s, int column) {
     hdo_origin o = c->origin[s.row][s.col];
     fprintf(f, "%*s# ", column < COMMENT_COLUMN - 2 ? COMMENT_COLUMN - column : 2, "");
-    if (o.source == HDO_FROM_FILE && o.file < c->n_files) {
+    hdo_slot cause;
+    if (hdo__slot_idle(c, s, &cause)) {
+        fprintf(f, "no effect: needs %s", hdo__option_when(hdo__row_section(s.row), hdo__slot_option(s)));
+    } else if ((o.source == HDO_FROM_FILE || o.source == HDO_FROM_BASE) && o.line > 0 && o.file < c->n_files) {
         write_file_name(f, c->files[o.file]);
         fprintf(f, ":%u", (unsigned)o.line);
     } else {
-        fputs(o.source == HDO_FROM_FLAG ? "--set" : o.source == HDO_FROM_ENV ? "environment" : "default", f);
+        static const char *const names[] = {"default", "preset", "file", "environment", "--set"};
+        fputs(names[o.source], f);
     }
 }
 
@@ -94,11 +98,7 @@ static char *finish(FILE *f, char **text) {
     return *text;
 }
 
-char *hdo_config_dump(const hdo_config *c, bool with_origin) {
-    char *text = NULL;
-    size_t len = 0;
-    FILE *f = open_memstream(&text, &len);
-    if (f == NULL) return NULL;
+static void dump_all(FILE *f, const hdo_config *c, bool with_origin) {
     for (int row = 0; row < hdo__n_sections; row++) {
         if (row > 0) fprintf(f, "%s:\n", hdo__sections[row].name);
         dump_row(f, c, row, row > 0 ? 2 : 0, with_origin);
@@ -110,6 +110,19 @@ char *hdo_config_dump(const hdo_config *c, bool with_origin) {
         fputs(":\n", f);
         dump_row(f, c, HDO_SECTIONS_MAX + k, 4, with_origin);
     }
+}
+
+char *hdo_config_dump(const hdo_config *c, bool with_origin) {
+    char *text = NULL;
+    size_t len = 0;
+    hdo_config *rest = malloc(sizeof *rest);
+    FILE *f = rest != NULL && hdo__config_rest(c, rest) ? open_memstream(&text, &len) : NULL;
+    if (f == NULL) {
+        free(rest);
+        return NULL;
+    }
+    dump_all(f, rest, with_origin);
+    free(rest);
     return finish(f, &text);
 }
 
@@ -161,7 +174,7 @@ static void default_text(const hdo_config *c, hdo_slot s, char *buf, size_t cap)
 
 static void help_row(FILE *f, const hdo_config *c, int row) {
     const hdo_section *s = hdo__row_section(row);
-    char range[HDO_VALUE_MAX + 32], value[HDO_VALUE_MAX];
+    char range[HDO_VALUE_MAX + 32], value[HDO_VALUE_MAX], meaning[1024];
     fprintf(f, "%s%s - %s\n", s->name[0] != '\0' ? s->name : "top level", row >= HDO_SECTIONS_MAX ? ".<class>" : "",
             s->help);
     for (hdo_slot slot = {row, 0}; s->options[slot.col].key != NULL; slot.col++) {
@@ -172,7 +185,11 @@ static void help_row(FILE *f, const hdo_config *c, int row) {
             snprintf(range + n, sizeof range - n, " %s", o->unit);
         }
         default_text(c, slot, value, sizeof value);
-        const char *cells[CELLS] = {o->key, value, range, o->help};
+        const char *when = hdo__option_when(s, o);
+        bool always = when == NULL || when[0] == '\0';
+        snprintf(meaning, sizeof meaning, "%s%s%s%s", o->help, always ? "" : " [needs ", always ? "" : when,
+                 always ? "" : "]");
+        const char *cells[CELLS] = {o->key, value, range, meaning};
         write_cells(f, cells);
     }
 }

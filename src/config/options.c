@@ -345,6 +345,6 @@ void hdo__config_where(const hdo_config *c, const char *key, char *buf, size_t c
     buf[0] = '\0';
     if (find_slot(c, key, &s, NULL) != HDO_OK) return;
     hdo_origin o = c->origin[s.row][s.col];
-    if (o.source == HDO_FROM_FILE && o.file < c->n_files)
+    if ((o.source == HDO_FROM_FILE || o.source == HDO_FROM_BASE) && o.line > 0 && o.file < c->n_files)
         snprintf(buf, cap, "(%s:%u:%u) ", c->files[o.file], (unsigned)o.line, (unsigned)o.column);
 }

@@ -51,6 +51,12 @@ void hdo__class_default(hdo_class_config *k, const char *name);
 /* "(run.yaml:12:8) " or "" for the value of a dotted key, to put in front of a sentence about it. */
 void hdo__config_where(const hdo_config *c, const char *key, char *buf, size_t cap);
 
+/* The condition under which an option has an effect (effect.c): "" always; NULL: the option has no row there. */
+const char *hdo__option_when(const hdo_section *s, const hdo_option *o);
+
+/* Refuses what was typed and has no effect: names the key, the key that puts it out of use, and what to do. */
+hdo_status hdo__config_effect_check(const hdo_config *c, hdo_error *e);
+
 /* The nearest of the candidates to `word` (edit distance at most 2, or a third of its length), or NULL. */
 const char *hdo__suggest(const char *word, const char *const *candidates);
 

@@ -115,7 +115,9 @@ static void examples(FILE *f, const hdo_config *c, hdo_slot s) {
 
 static void option_schema(FILE *f, const hdo_config *c, hdo_slot s) {
     const hdo_option *o = hdo__slot_option(s);
-    char help[512];
+    char help[1024];
+    const char *when = hdo__option_when(hdo__row_section(s.row), o);
+    bool always = when == NULL || when[0] == '\0';
     fputs("        ", f);
     json_string(f, o->key);
     fputs(": {", f);
@@ -126,8 +128,8 @@ static void option_schema(FILE *f, const hdo_config *c, hdo_slot s) {
     case HDO_OPT_TEXT: text_schema(f, o); break;
     case HDO_OPT_CHOICE: choice_schema(f, o); break;
     }
-    snprintf(help, sizeof help, "%s%s%s%s", o->help, o->unit != NULL ? " [" : "", o->unit != NULL ? o->unit : "",
-             o->unit != NULL ? "]" : "");
+    snprintf(help, sizeof help, "%s%s%s%s%s%s", o->help, o->unit != NULL ? " [" : "", o->unit != NULL ? o->unit : "",
+             o->unit != NULL ? "]" : "", always ? "" : "; has an effect only with ", always ? "" : when);
     fputs(", \"description\": ", f);
     json_string(f, help);
     if (s.row < HDO_SECTIONS_MAX) { /* of a class it depends on the name */

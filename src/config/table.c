@@ -87,6 +87,7 @@ static const hdo_word dist_words[] = {WORD("gaussian", HDO_DIST_GAUSSIAN), WORD(
                                       WORD("rademacher", HDO_DIST_RADEMACHER), WORDS_END};
 
 static const hdo_word average_words[] = {WORD("equal", HDO_AVERAGE_EQUAL), WORD("noise", HDO_AVERAGE_NOISE), WORDS_END};
+static const hdo_word diverged_words[] = {WORD_ARG("relative", HDO_DIVERGED_RELATIVE, 1, 1e12, 100), WORDS_END};
 static const hdo_word return_words[] = {WORD("stale", HDO_RETURN_STALE), WORD("fresh", HDO_RETURN_FRESH), WORDS_END};
 
 static const hdo_word graph_words[] = {WORD("complete", HDO_GRAPH_COMPLETE),
@@ -215,7 +216,11 @@ static const hdo_option stop_options[] = {
     REAL(T, loss, 0, 1e12, NULL, "stop when the mean validation loss falls to this; 0: never"),
     REAL(T, accuracy, 0, 1, NULL, "stop when the mean validation accuracy reaches this; 0: never"),
     REAL(T, time_s, 0, SECONDS_MAX, "s", "stop after that much wall time, with a checkpoint; 0: never"),
-    POSITIVE(T, diverged, 1e300, NULL, "a mean loss above this, or not finite, ends the run as diverged"), END};
+    NUMBER_OR(
+        T, diverged, true, 0, 1e300, diverged_words,
+        "a mean loss above this, or not finite, ends the run as diverged; relative(k): above the start by k times "
+        "its size"),
+    END};
 #undef T
 
 #define T hdo_churn_config
@@ -406,7 +411,7 @@ void hdo_config_default(hdo_config *c) {
     c->eval.mean_model = true;
     c->eval.consensus = true;
     c->checkpoint.keep = 2;
-    c->stop.diverged = 1e6;
+    put_choice(&c->stop.diverged, HDO_DIVERGED_RELATIVE, 100);
     c->n_classes = 2;
     hdo__class_default(&c->population[0], "fo");
     hdo__class_default(&c->population[1], "zo");

@@ -58,6 +58,15 @@ int hdo__option_index(const hdo_section *s, const char *key);
 int hdo__section_index(const char *name);
 int hdo__class_index(const hdo_config *c, const char *name);
 
+/* ---- effect.c ---- */
+
+/* Has the value no effect, with the others as they are? *cause: the value to blame. */
+bool hdo__slot_idle(const hdo_config *c, hdo_slot s, hdo_slot *cause);
+/* c with its default in place of every value without effect. False when out of memory. */
+bool hdo__config_rest(const hdo_config *c, hdo_config *out);
+
+/* ---- keys and classes ---- */
+
 hdo_status hdo__unknown_key(int row, const char *key, hdo_error *e);
 hdo_status hdo__class_name_check(const char *name, hdo_error *e);
 hdo_status hdo__nodes_check(const hdo_config *c, hdo_error *e);

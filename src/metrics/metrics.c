@@ -124,7 +124,7 @@ static hdo_group group_of(const hdo_metrics *m, int first, int last, double samp
         double loss = m->all[i].loss;
         g.loss_mean += loss / n;
         g.loss_min = loss < g.loss_min ? loss : g.loss_min;
-        g.loss_max = loss > g.loss_max ? loss : g.loss_max;
+        g.loss_max = loss > g.loss_max || isnan(loss) ? loss : g.loss_max; /* once NaN, it stays NaN */
         hits += (double)m->all[i].correct;
     }
     double var = 0.0;
@@ -196,7 +196,8 @@ hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_rows *rows, hdo_team *te
 hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e) {
     hdo_status st = HDO_OK;
     row->gamma = (double)NAN;
-    if (m->mean_model || m->consensus) st = hdo__metrics_consensus(m, rows, team, &row->gamma, e);
+    if (m->mean_model || m->consensus)
+        st = hdo__metrics_consensus(m, rows, team, m->consensus ? &row->gamma : NULL, e);
     if (st != HDO_OK) return st;
     bool mean_here = m->mean_model && m->transport->rank == 0;
     st = evaluate_here(m, rows, team, mean_here);

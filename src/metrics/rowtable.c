@@ -32,7 +32,7 @@ const hdo_metric hdo__metric_table[] = {
     ONE_REAL("val/acc_mu", mu_acc, false, "validation accuracy of the mean model"),
     ONE_REAL("val/loss_y", y_loss, false, "validation loss of the weighted average y_T (eval.weighted)"),
     ONE_REAL("consensus/gamma", gamma, false, "(1/n) sum |X_i - mu|^2"),
-    ONE_REAL("consensus/mg", mg, false, "(1/n) sum |G_i|^2 of the last step"),
+    ONE_REAL("consensus/mg", mg, false, "(1/n) sum |G_i|^2 over all nodes, each with its newest estimate"),
     {"lr/*", HDO_METRIC_REAL, offsetof(hdo_row, lr), sizeof(double), false,
      "learning rate of the class in the last step"},
     ONE_INT("oracle/forward", forward, false, "forward passes so far, all nodes"),

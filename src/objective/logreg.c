@@ -279,6 +279,7 @@ hdo_status hdo__logistic_create(const hdo_problem *p, hdo_objective **out, hdo_e
                               .tensors = f->tensor,
                               .n_tensors = 2,
                               .has_accuracy = true,
+                              .usual_loss = log((double)f->C),
                               .model = m->name,
                               .eval_models = EVAL_MODELS,
                               .eval_batch = EVAL_BATCH};

@@ -5,6 +5,7 @@
  * into means and the layout into the interface's tensors.
  */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -215,6 +216,7 @@ hdo_status hdo__network_create(const hdo_problem *p, hdo_objective **out, hdo_er
                               .n_buffers = net->buffers.n,
                               .idle = hdo__net_idle(net),
                               .has_accuracy = true,
+                              .usual_loss = log((double)p->train->classes),
                               .model = p->config->model.name,
                               .kink = o->kink[0] != '\0' ? o->kink : NULL,
                               .eval_models = 64,

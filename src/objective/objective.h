@@ -101,6 +101,7 @@ struct hdo_objective { /* first member of every implementation */
     int n_buffers;
     hdo_ranges idle; /* coordinates no loss depends on: their estimates are 0 */
     bool has_accuracy;
+    double usual_loss; /* a loss that is nothing unusual on this problem: of a blind guess, of noise alone. Above 0 */
     const char *model; /* its name in the configuration */
     const char
         *kink; /* not NULL: complex_step gives the slope of the active piece; the first kink ("ReLU behind fc1") */

@@ -222,6 +222,10 @@ hdo_status hdo__quadratic_create(const hdo_problem *p, hdo_objective **out, hdo_
         q->h[j] = m->smoothness * pow(m->convexity / m->smoothness, t);
     }
     q->shift = spread_cost(q, p->n);
+    /* where the gradient is as long as its noise, |grad|^2 / 2L, and distances of the nodes' minimisers and the start;
+     * when all of them are 0, those of a difference step that is not small */
+    double L = m->smoothness, least = 1e-3, away = m->spread * m->spread + m->start * m->start;
+    q->base.usual_loss = m->noise * m->noise / (2.0 * L) + 0.5 * L * fmax(away, least * least);
     *out = &q->base;
     return HDO_OK;
 }

@@ -124,5 +124,6 @@ hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
     }
     st = check_model(&c->model, e);
     if (st == HDO_OK) st = hdo__streams_check(c, e);
-    return st == HDO_OK ? check_run(c, e) : st;
+    if (st == HDO_OK) st = check_run(c, e);
+    return st == HDO_OK ? hdo__config_effect_check(c, e) : st;
 }

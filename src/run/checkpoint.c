@@ -2,8 +2,8 @@
  *
  * Checkpoints: everything a run needs to go on as if it had never stopped.
  *
- *   checkpoints/step-000000500.safetensors   params (n, d + n_buf), momentum (n, d), batches (n), away, clock, weighted
- *   checkpoints/step-000000500.json          step, counters, rates, and the SHA-256 of the tensors
+ *   checkpoints/step-000000500.safetensors   params (n, d + n_buf), momentum (n, d), batches (n), g2 (n), away, clock,
+ * weighted checkpoints/step-000000500.json          step, counters, rates, and the SHA-256 of the tensors
  *
  * The tensor file is written first, under a temporary name, then the small state file: a checkpoint exists when its
  * state file does, and that one appears whole. Rows have fixed places in the file, so every rank of a cluster can write
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@
 #include "base/stfile.h"
 #include "run/run_internal.h"
 
-enum { SCHEMA_VERSION = 2, TENSORS_MAX = 6, PATH_CAP = HDO_PATH_MAX + 96 };
+enum { SCHEMA_VERSION = 3, TENSORS_MAX = 7, PATH_CAP = HDO_PATH_MAX + 96 };
 
 typedef struct piece { /* one tensor of the file and where it lives in memory */
     const char *name, *dtype;
@@ -40,6 +41,7 @@ static int pieces_of(hdo_run *r, piece *p) {
     int n = 0;
     p[n++] = (piece){"params", "F32", r->rows.X, len, ld, true};
     p[n++] = (piece){"batches", "I64", r->batches, sizeof(int64_t), sizeof(int64_t), true};
+    p[n++] = (piece){"g2", "F64", &r->result[r->rows.first].g2, sizeof(double), sizeof *r->result, true};
     if (r->momentum != NULL)
         p[n++] = (piece){"momentum", "F32", r->momentum, r->objective->d * sizeof(float), ld, true};
     if (r->churn.active) p[n++] = (piece){"away", "U8", r->churn.away, (size_t)r->mixer.n, 0, false};
@@ -227,6 +229,7 @@ static hdo_status write_state(hdo_run *r, const char *hex, hdo_error *e) {
     hdo__json_int(&j, "backward", r->backward);
     hdo__json_int(&j, "jvp", r->jvp);
     hdo__json_int(&j, "cost", r->cost);
+    hdo__json_real(&j, "start_loss", r->start_loss);
     hdo__json_real(&j, "train_loss", r->train_loss);
     hdo__json_real(&j, "mg", r->mg);
     hdo__json_real(&j, "wall_s", hdo__now_s() - r->start_s);
@@ -270,8 +273,10 @@ hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
 static int64_t get_int(const json_t *o, const char *key) {
     return (int64_t)json_integer_value(json_object_get(o, key));
 }
+/* What was not finite is stored as null, and is NaN again. */
 static double get_real(const json_t *o, const char *key) {
-    return json_number_value(json_object_get(o, key));
+    const json_t *v = json_object_get(o, key);
+    return json_is_null(v) ? (double)NAN : json_number_value(v);
 }
 
 static hdo_status check_format(const json_t *o, const char *path, hdo_error *e) {
@@ -315,6 +320,7 @@ static hdo_status read_state(hdo_run *r, const char *path, char hex[65], hdo_err
         r->backward = get_int(o, "backward");
         r->jvp = get_int(o, "jvp");
         r->cost = get_int(o, "cost");
+        r->start_loss = get_real(o, "start_loss");
         r->train_loss = get_real(o, "train_loss");
         r->mg = get_real(o, "mg");
         r->start_s = hdo__now_s() - get_real(o, "wall_s");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — a run from creation to destruction, and what can be seen of it from outside. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,7 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     r->log_fd = -1;
     r->trace_fd = -1;
     r->saved_step = -1;
+    r->start_loss = (double)NAN;
     if (hooks != NULL) r->hooks = *hooks;
     r->start_s = hdo__now_s();
     r->saved_s = r->start_s;
@@ -70,6 +72,7 @@ hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const
     hdo_config_default(c);
     snprintf(path, sizeof path, "%s/config.yaml", dir);
     hdo_status st = hdo_config_load(c, path, e);
+    hdo_config_as_base(c);
     if (threads > 0) c->threads = threads;
     int rank, ranks; /* the engine is that of this process, whatever the run was started with */
     c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;
@@ -109,6 +112,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r->momentum);
     hdo__free(r->batches);
     hdo__free(r->result);
+    hdo__free(r->trail);
     hdo__free(r->active);
     hdo__free(r->own);
     hdo__free(r->returned);

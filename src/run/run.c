@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/sha256.h"
+#include "hdo/report.h"
 #include "run/run_internal.h"
 
 enum { TIMED_STEPS = 3 };
@@ -29,26 +29,34 @@ hdo_status hdo__run_put_row(hdo_run *r, hdo_error *e) {
     return st;
 }
 
+/* The mean loss above which a run has diverged. Relative to the start F_0: F_0 + k max(|F_0|, usual), where `usual` is
+ * a loss nobody would wonder at on this problem. It counts when a run starts near or at the optimum, where F_0 is small
+ * or 0 and noise alone lifts the loss by many times that. */
+double hdo__run_loss_limit(const hdo_run *r) {
+    const hdo_choice *c = &r->config.stop.diverged;
+    if (c->id == HDO_NUMBER) return c->arg;
+    double start = r->start_loss, usual = r->objective->usual_loss;
+    return isfinite(start) ? start + c->arg * fmax(fabs(start), usual) : (double)INFINITY;
+}
+
 hdo_stop hdo__run_judge_row(const hdo_run *r) {
     const hdo_stop_config *s = &r->config.stop;
     const hdo_group *all = &r->row.all;
-    if (!isfinite(all->loss_mean) || all->loss_mean > s->diverged) return HDO_DIVERGED;
+    if (!isfinite(all->loss_mean) || all->loss_mean > hdo__run_loss_limit(r)) return HDO_DIVERGED;
     bool reached = (s->loss > 0.0 && all->loss_mean <= s->loss) || (s->accuracy > 0.0 && all->acc_mean >= s->accuracy);
     return reached ? HDO_TARGET : HDO_RUNNING;
 }
 
 /* trace.jsonl: what the theory speaks about, after every step. */
 static hdo_status trace(hdo_run *r, hdo_error *e) {
-    char line[256], gamma[32], mg[32], loss[32];
+    char line[256], gamma[HDO_NUMBER_MAX], mg[HDO_NUMBER_MAX], loss[HDO_NUMBER_MAX];
     double distance;
     hdo_status st = hdo__metrics_consensus(&r->metrics, &r->rows, &r->team, &distance, e);
     if (st != HDO_OK) return st;
-    hdo__real_text(distance, gamma);
-    hdo__real_text(isfinite(r->mg) ? r->mg : 0.0, mg);
-    hdo__real_text(isfinite(r->train_loss) ? r->train_loss : 0.0, loss);
     int n = snprintf(line, sizeof line,
                      "{\"step\": %lld, \"consensus/gamma\": %s, \"consensus/mg\": %s, \"train/loss\": %s}\n",
-                     (long long)r->step, gamma, mg, loss);
+                     (long long)r->step, hdo_json_number(distance, gamma), hdo_json_number(r->mg, mg),
+                     hdo_json_number(r->train_loss, loss));
     if (r->trace_fd >= 0 && write(r->trace_fd, line, (size_t)n) != n) {
         st = hdo__fail(e, HDO_E_IO, "writing trace.jsonl in '%s' failed", r->dir);
     }
@@ -63,6 +71,7 @@ static hdo_status evaluate(hdo_run *r, hdo_error *e) {
     hdo_status st = hdo__metrics_evaluate(&r->metrics, &r->rows, &r->team, row, e);
     if (st != HDO_OK) return st;
     r->eval_s += hdo__now_s() - t0;
+    if (r->step == 0) r->start_loss = row->all.loss_mean;
     row->step = r->step;
     row->interactions = r->interactions;
     row->parallel_time = r->mixer.ops->all_step ? (double)r->step : (double)r->interactions / (double)r->mixer.n;
@@ -92,9 +101,10 @@ static hdo_status evaluate(hdo_run *r, hdo_error *e) {
     return hdo__run_settle(r, st, e);
 }
 
-static void judge(hdo_run *r) {
+static hdo_status judge(hdo_run *r, hdo_error *e) {
     if (r->stop == HDO_RUNNING) r->stop = hdo__run_judge_row(r);
     if (r->stop == HDO_RUNNING && r->step >= r->config.warmup + r->config.steps) r->stop = HDO_COMPLETED;
+    return hdo__fate_row(r, e);
 }
 
 bool hdo__run_due(const hdo_run *r) {
@@ -143,7 +153,7 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
     hdo_status st = HDO_OK;
     if (r->stop == HDO_RUNNING && !r->has_row) {
         st = evaluate(r, e);
-        if (st == HDO_OK) judge(r);
+        if (st == HDO_OK) st = judge(r, e);
     }
     for (int64_t k = 0; k < n_steps && r->stop == HDO_RUNNING && st == HDO_OK; k++) {
         double t0 = hdo__now_s();
@@ -159,7 +169,7 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
                 hdo__run_evaluate_own(r);
             } else {
                 st = evaluate(r, e);
-                if (st == HDO_OK) judge(r);
+                if (st == HDO_OK) st = judge(r, e);
             }
         }
         if (st == HDO_OK && !own_time) st = save_if_due(r, e);

@@ -15,6 +15,7 @@
 #include "hdo/run.h"
 #include "metrics/metrics.h"
 #include "run/async.h"
+#include "run/fate.h"
 #include "sink/sink.h"
 #include "topo/churn.h"
 #include "topo/mixer.h"
@@ -33,8 +34,10 @@ typedef struct hdo_class { /* a class of nodes, wired */
     double noise;  /* E|G - E G|^2 of one node, as measured; 1 before */
 } hdo_class;
 
+#define HDO_NO_ESTIMATE (-1.0) /* hdo_node_result.g2 of a node that has not stepped yet; a square is not negative */
+
 typedef struct hdo_node_result { /* what a local step leaves behind for step.c to add up, in node order */
-    double loss, g2;
+    double loss, g2;             /* of its newest estimate: g2 = |G|^2 */
     int64_t forward, backward, jvp, cost;
     hdo_status status;
 } hdo_node_result;
@@ -58,16 +61,19 @@ struct hdo_run {
 
     /* state: everything a checkpoint holds */
     hdo_rows rows;
-    float *momentum;  /* rows like X, or NULL when no class has momentum */
-    int64_t *batches; /* (count): batches node i has drawn so far */
-    double *clock_s;  /* (n): simulated time of every node; NULL without a time model */
-    float *y;         /* (ld): the weighted average y_t; NULL unless kept */
-    float *fresh;     /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
+    float *momentum;   /* rows like X, or NULL when no class has momentum */
+    int64_t *batches;  /* (count): batches node i has drawn so far */
+    double *clock_s;   /* (n): simulated time of every node; NULL without a time model */
+    float *y;          /* (ld): the weighted average y_t; NULL unless kept */
+    float *fresh;      /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
+    double start_loss; /* mean validation loss before the first step; NaN: not evaluated */
     int64_t step;
     int64_t interactions, bytes, forward, backward, jvp, cost;
 
     /* of the last step */
     hdo_node_result *result; /* (n): of local nodes, of all once the ranks have agreed */
+    hdo_trail *trail;        /* (n): who went where, for hdo_fate */
+    hdo_fate fate;           /* the first node lost, if any */
     int32_t *active;         /* (n): nodes that step, in order */
     int32_t *own;            /* (count): those of them that are local */
     int n_active, n_own;
@@ -75,7 +81,9 @@ struct hdo_run {
     unsigned said;        /* HDO_SAY_...: what the ranks agreed on */
     int32_t *returned;    /* (n): scratch */
     float **mine, **peer; /* (n / 2): rows of the pairs in flight */
-    double train_loss, mg;
+    double train_loss;
+    double mg;        /* (1/n) sum |G_i|^2 over all nodes, each with its newest estimate */
+    double mg_active; /* over those that stepped: in pairwise time an unbiased estimate of M^G at this very step */
     double lr[HDO_CLASSES_MAX];
 
     hdo_row row; /* last evaluation */
@@ -113,6 +121,7 @@ hdo_status hdo__run_own_step(hdo_run *r, hdo_error *e);
 void hdo__run_evaluate_own(hdo_run *r);
 hdo_status hdo__run_put_row(hdo_run *r, hdo_error *e); /* r->row, to sinks and hooks */
 hdo_stop hdo__run_judge_row(const hdo_run *r);         /* what r->row means for the run */
+double hdo__run_loss_limit(const hdo_run *r);          /* a mean loss above it counts as diverged */
 
 hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a);
 

@@ -116,6 +116,7 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_text(&j, "version", hdo_version());
     hdo__json_text(&j, "commit", hdo_commit());
     hdo__put_revisions(&j, &r->config);
+    if (r->stop == HDO_DIVERGED) hdo__fate_put(&j, r);
     hdo__json_text(&j, "name", r->config.name);
     hdo__json_text(&j, "model", r->config.model.name);
     hdo__json_text(&j, "data", r->train != NULL ? r->config.data.name : "none");

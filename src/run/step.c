@@ -17,7 +17,8 @@ enum { NODES_PER_TASK = 64, MANY_NODES = 8192 }; /* with very many nodes a task 
 
 /* ---- the local step of one node ---- */
 
-/* Batch number `number` of the node's endless shuffled passes over its shard. */
+/* Batch number `number` of the node's endless shuffled passes over its shard. Crops and flips belong to the batch, not
+ * to the step: two batches of one step (noise.c) have crops of their own. */
 hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a) {
     hdo_batch b = {.size = c->batch, .node = node, .seed = (uint64_t)r->config.seed, .step = r->step, .train = true};
     if (r->train == NULL) return b;
@@ -26,7 +27,7 @@ hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t
     int32_t *label = hdo__arena_take(a, B * sizeof(int32_t));
     void *in = hdo__arena_take(a, B * (size_t)r->train->n_in * sizeof(float));
     hdo__sampler_batch(r->shards, (uint64_t)r->config.seed, node, number, c->batch, idx);
-    hdo_stream augment = hdo__stream((uint64_t)r->config.seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)r->step, 0);
+    hdo_stream augment = hdo__stream((uint64_t)r->config.seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)number, 0);
     hdo__batch_gather(&b, r->train, idx, r->config.data.augment ? &augment : NULL, in, label);
     return b;
 }
@@ -138,6 +139,18 @@ void hdo__run_local_steps(hdo_run *r, const hdo_plan *plan) {
     }
 }
 
+/* M^G = (1/n) sum |G_i|^2 over all nodes. Who did not step (pairwise time, churn) has no new estimate: the newest it
+ * made counts, and who made none yet is left out. */
+static double mean_g2(const hdo_run *r) {
+    double sum = 0.0, n = 0.0;
+    for (int i = 0; i < r->mixer.n; i++) {
+        if (r->result[i].g2 == HDO_NO_ESTIMATE) continue;
+        sum += r->result[i].g2;
+        n += 1.0;
+    }
+    return sum / n;
+}
+
 /* Adds up what the nodes reported, in the order they stepped. False when a loss stopped being finite. */
 bool hdo__run_collect(hdo_run *r, hdo_status *st) {
     double loss = 0.0, g2 = 0.0;
@@ -154,7 +167,8 @@ bool hdo__run_collect(hdo_run *r, hdo_status *st) {
         r->cost += res->cost;
     }
     r->train_loss = loss / (double)r->n_active; /* NaN when nobody stepped */
-    r->mg = g2 / (double)r->n_active;
+    r->mg_active = g2 / (double)r->n_active;
+    r->mg = mean_g2(r);
     return finite;
 }
 
@@ -275,6 +289,8 @@ hdo_status hdo__run_step(hdo_run *r, hdo_error *e) {
     if (st != HDO_OK)
         return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
     hdo__run_advance_clocks(r, &plan);
+    st = hdo__fate_step(r, &plan, e);
+    if (st != HDO_OK) return st;
     r->step++;
     if (!finite) {
         r->stop = HDO_DIVERGED;

@@ -159,11 +159,13 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
     r->batches = hdo__alloc((size_t)n * sizeof(int64_t));
     r->result = hdo__alloc((size_t)r->mixer.n * sizeof(hdo_node_result));
+    r->trail = hdo__alloc((size_t)r->mixer.n * sizeof(hdo_trail));
     r->own = hdo__alloc((size_t)n * sizeof(int32_t));
     r->active = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
     r->returned = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
     r->mine = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
     r->peer = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
+    for (int i = 0; r->result != NULL && i < r->mixer.n; i++) r->result[i].g2 = HDO_NO_ESTIMATE;
     bool timed = has_time_model(r), weighted = r->config.eval.weighted > 0.0;
     if (timed) r->clock_s = hdo__alloc((size_t)r->mixer.n * sizeof(double));
     if (weighted) r->y = hdo__alloc(r->rows.ld * sizeof(float));
@@ -172,8 +174,8 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     bool checked = r->config.mpi.async && r->config.eval.trace;
     if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
     if (curve) r->seen = hdo__alloc(cells * sizeof(float));
-    if ((momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL || r->active == NULL ||
-        r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
+    if ((momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL || r->trail == NULL ||
+        r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
         (fresh && r->fresh == NULL) || (checked && r->start == NULL) || (curve && r->seen == NULL) || r->own == NULL ||
         r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,

@@ -114,7 +114,7 @@ static hdo_status walk(trial *t, walker *w) {
         }
         if (st == HDO_OK) st = hdo_run_advance(w->run, 1, &why, &t->e);
         if (st != HDO_OK || (why != HDO_RUNNING && why != HDO_COMPLETED)) break;
-        if (at) put(t, HDO_Q_MG, point++, w->run->mg);
+        if (at) put(t, HDO_Q_MG, point++, w->run->mg_active); /* unbiased at t, without the past */
     }
     t->diverged = why == HDO_DIVERGED;
     return st;

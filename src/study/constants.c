@@ -74,6 +74,7 @@ hdo_status hdo_study_create(hdo_study **out, const hdo_config *c, const hdo_stud
     hdo_study *s = hdo__alloc(sizeof *s);
     if (s == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the study");
     s->config = *c;
+    hdo_config_as_base(&s->config); /* run_create below checks c as it was given; studies change copies of it */
     if (hooks != NULL) s->hooks = *hooks;
     hdo_status st = hdo_run_create(&s->run, c, NULL, e);
     if (st == HDO_OK) {

@@ -62,7 +62,9 @@ hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
         if (!hdo__path_exists(path)) return hdo__fail(e, HDO_E_DATA, "'%s' does not lie in a run folder", source);
     }
     hdo_config_default(c);
-    return hdo_config_load(c, path, e);
+    hdo_status st = hdo_config_load(c, path, e);
+    hdo_config_as_base(c);
+    return st;
 }
 
 /* ---- the model itself ---- */

@@ -287,6 +287,7 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     hdo_study *s = NULL;
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the plan");
     *c = *config;
+    hdo_config_as_base(c); /* the plan makes classes of its own */
     if (strcmp(c->mixing.kind, "pairwise") != 0) snprintf(c->mixing.kind, sizeof c->mixing.kind, "matching");
     hdo_status st = two_classes(c, &q, e);
     if (st == HDO_OK) st = hdo_study_create(&s, c, hooks, e);

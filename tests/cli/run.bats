@@ -98,7 +98,7 @@ load helper
 }
 
 @test "diverging is an outcome with exit code 4" {
-    run "$HDO" run demo $small --set model=quadratic --set population.fo.lr=1e6 --set steps=500 -o out
+    run "$HDO" run demo -q --set model=quadratic --set population.fo.lr=1e6 --set steps=500 -o out
     [ "$status" -eq 4 ]
     jq -e '.outcome == "diverged"' out/summary.json
 }
@@ -106,4 +106,17 @@ load helper
 @test "default folder is named and under HDO_RUNS_DIR" {
     "$HDO" run demo $small
     [ "$(ls runs | grep -c '^demo-[0-9]*-[0-9]*-[0-9a-f]*$')" -eq 1 ]
+}
+
+@test "seeds that diverge: JSON says null and how many, text says so" {
+    run "$HDO" run demo --set steps=500 --set model=quadratic --set population.fo.lr=1e6 --set eval.every=0 \
+        --seeds 0-1 --json -q -o group
+    [ "$status" -eq 4 ]
+    echo "$output" | jq -e '.val_loss_mean == null'
+    echo "$output" | jq -e '.val_loss_se == null'
+    echo "$output" | jq -e '.diverged == 2'
+    run "$HDO" run demo --set steps=500 --set model=quadratic --set population.fo.lr=1e6 --set eval.every=0 \
+        --seeds 0-1 -q -o group --force
+    [[ "$output" == *"2 diverged"* ]]
+    [[ "$output" != *nan* ]]
 }

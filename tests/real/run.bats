@@ -54,3 +54,11 @@ sha() { jq -r .params_sha256 "$1/summary.json"; }
     [ "$status" -eq 0 ]
     [ "$(stat -c %Y p/e3-start-quick/summary.json)" -eq "$stamp" ] # made once
 }
+
+@test "check complains before a run that diverges: label skew, small batches, a rate above the recommended" {
+    run "$HDO" check e7 -q --time 0.3 --population 4fo+12zo --set "data.split=dirichlet(0.1)" \
+        --set population.fo.batch=32 --set population.zo.batch=32
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"Class 'zo': lr = 0.1 is above"* ]]
+    [[ "$output" == *"the population diverged"* ]]
+}
