@@ -96,7 +96,11 @@ static void draw_one(const maker *m, int field, uint32_t *draw, uint8_t *s) {
     if (m->correct) {
         bool open[HDO_BRACKETS_LONGEST];
         hdo_stream at = hdo__stream(m->seed, HDO_RNG_DATA, GEN, (*draw)++, sub);
-        (m->authors ? hdo__brackets_recursive : hdo__brackets_balanced)(at, m->len / 2, open);
+        if (m->authors) {
+            hdo__brackets_recursive(at, m->len / 2, open);
+        } else {
+            hdo__brackets_balanced(at, m->len / 2, open);
+        }
         for (int i = 0; i < m->len; i++) s[i] = open[i];
         return;
     }
