@@ -160,8 +160,31 @@ static bool seconds(const char *text, double *out) {
     return true;
 }
 
+enum { POPULATION = 256, SET, JSON, TIME, DIRECTIONS, SAMPLES, TRY, TRY_TIME, PIECEWISE, COLOUR };
+
+/* An option with a number; returns what it takes when it is not one. */
+static const char *take_number(check_args *a, int option, const char *text) {
+    hdo_check_options *o = &a->options;
+    int64_t v = 0;
+    switch (option) {
+    case TIME: return seconds(text, &o->time_s) ? NULL : "--time takes seconds, for example 5";
+    case TRY_TIME: return seconds(text, &o->try_s) && o->try_s > 0.0 ? NULL : "--try-time takes seconds, for example 5";
+    case DIRECTIONS:
+        if (!cli_int(text, 2, 256, &v)) return "--directions takes 2 to 256";
+        o->directions = (int)v;
+        return NULL;
+    case SAMPLES:
+        if (!cli_int(text, 2, 1000000, &v)) return "--samples takes 2 to 1000000";
+        o->samples = (int)v;
+        return NULL;
+    default:
+        if (!cli_int(text, 0, 1000000, &v)) return "--try takes a number of steps, 0 for none";
+        o->try_steps = (int)v;
+        return NULL;
+    }
+}
+
 static int parse(int argc, char **argv, check_args *a) {
-    enum { POPULATION = 256, SET, JSON, TIME, DIRECTIONS, SAMPLES, TRY, TRY_TIME, PIECEWISE, COLOUR };
     static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
                                           {"population", required_argument, NULL, POPULATION},
                                           {"set", required_argument, NULL, SET},
@@ -177,7 +200,7 @@ static int parse(int argc, char **argv, check_args *a) {
                                           {"color", required_argument, NULL, COLOUR},
                                           {NULL, 0, NULL, 0}};
     for (int o; (o = getopt_long(argc, argv, "ho:q", longs, NULL)) != -1;) {
-        int64_t v = 0;
+        const char *wrong;
         switch (o) {
         case 'h': fputs(help_text, stdout); return 0;
         case 'o': a->output = optarg; break;
@@ -190,27 +213,12 @@ static int parse(int argc, char **argv, check_args *a) {
             break;
         case JSON: a->json = true; break;
         case TIME:
-            if (!seconds(optarg, &a->options.time_s))
-                return cli_usage_error("check", "--time takes seconds, for example 5; got '%s'", optarg);
-            break;
         case TRY_TIME:
-            if (!seconds(optarg, &a->options.try_s) || !(a->options.try_s > 0.0))
-                return cli_usage_error("check", "--try-time takes seconds, for example 5; got '%s'", optarg);
-            break;
-        case TRY:
-            if (!cli_int(optarg, 0, 1000000, &v))
-                return cli_usage_error("check", "--try takes a number of steps, 0 for none; got '%s'", optarg);
-            a->options.try_steps = (int)v;
-            break;
         case DIRECTIONS:
-            if (!cli_int(optarg, 2, 256, &v))
-                return cli_usage_error("check", "--directions takes 2 to 256; got '%s'", optarg);
-            a->options.directions = (int)v;
-            break;
         case SAMPLES:
-            if (!cli_int(optarg, 2, 1000000, &v))
-                return cli_usage_error("check", "--samples takes 2 to 1000000; got '%s'", optarg);
-            a->options.samples = (int)v;
+        case TRY:
+            if ((wrong = take_number(a, o, optarg)) != NULL)
+                return cli_usage_error("check", "%s; got '%s'", wrong, optarg);
             break;
         case PIECEWISE: a->piecewise = true; break;
         case COLOUR: cli_colour(optarg); break;

@@ -14,6 +14,9 @@ static const char help_text[] =
     "check   is it valid? Says nothing and exits with 0, or says what is wrong, where, and what would be right\n"
     "schema  JSON Schema, for editors and programs\n"
     "help    every key with its default, bounds and meaning; SECTION is model, data, population, mixing, ...\n\n"
+    "A setting that has no effect is an error: [needs ...] in the help says what it takes. Not so a preset's, those of "
+    "the\n"
+    "file in HDO_CONFIG, a file's that --set puts out of use, and a file's that repeats the default.\n\n"
     "Example: hdo config show demo --set population.zo.rv=16 --origin\n";
 
 static int print_text(char *text) {

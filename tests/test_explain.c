@@ -43,7 +43,7 @@ static json_t *story(const hdo_config *c, const char *name, char **text) {
         hdo_run_advance(r, INT64_MAX, &why, &e) != HDO_OK || hdo_run_write_summary(r, &e) != HDO_OK)
         fail_msg("%s", e.msg);
     hdo_run_destroy(r);
-    char *json;
+    char *json = NULL;
     if (hdo_explain(dir, false, false, text, &e) != HDO_OK || hdo_explain(dir, true, false, &json, &e) != HDO_OK)
         fail_msg("%s", e.msg);
     json_t *all = json_loads(json, 0, NULL), *d = json_incref(json_object_get(all, "divergence"));

@@ -122,7 +122,7 @@ field() { python3 -c 'import json,sys; d=json.load(sys.stdin); print(eval(sys.ar
     run "$HDO" eval a/checkpoints/step-000000040.safetensors
     [ "$status" -eq 3 ]
     [[ "$output" == *"has format 1"* ]]
-    sed -i 's/"schema_version": 1/"schema_version": 2/' a/checkpoints/step-000000040.json
+    sed -i 's/"schema_version": 1/"schema_version": 3/' a/checkpoints/step-000000040.json
     run "$HDO" eval a --node 99
     [ "$status" -eq 2 ]
     run "$HDO" eval nosuch --model logistic
