@@ -123,9 +123,11 @@ static void print_claims(const hdo_paper_case *k) {
                : r[i].verdict == HDO_FAILS ? s.red
                                            : s.dim,
                hdo_verdict_text(r[i].verdict), s.off, r[i].text);
-        if (d->n_a > 0)
-            printf(": %.4g +- %.2g against %.4g +- %.2g, t = %.1f (%s)", d->a, d->a_se, d->b, d->b_se, d->t,
-                   r[i].quantity);
+        if (d->n_a > 0) {
+            printf(": %.4g +- %.2g against %.4g +- %.2g", d->a, d->a_se, d->b, d->b_se);
+            if (isfinite(d->t)) printf(", t = %.1f", d->t);
+            printf(" (%s)", r[i].quantity);
+        }
         printf("%s%s\n", r[i].note[0] != '\0' ? "; " : "", r[i].note);
     }
 }

@@ -26,7 +26,7 @@ edit() { jq "$2" "$1" > edited && mv edited "$1"; }
     [ "$(jq -r .outcome stopped/summary.json)" = stopped ]
     run "$HDO" verify stopped -q
     [ "$status" -eq 0 ]
-    run "$HDO" run demo $small --set model=quadratic --set population.fo.lr=3 --set model.smoothness=1.5 --set steps=500 -o lost
+    run "$HDO" run demo -q --set model=quadratic --set population.fo.lr=3 --set model.smoothness=1.5 --set steps=500 -o lost
     [ "$status" -eq 4 ]
     run "$HDO" verify lost -q
     [ "$status" -eq 0 ]
@@ -58,7 +58,7 @@ edit() { jq "$2" "$1" > edited && mv edited "$1"; }
 }
 
 @test "verify: says who made the run, what changed since, and what else is not as it was" {
-    run "$HDO" run demo $small --set model=quadratic --set population.zo.lr=3 --set model.smoothness=1.5 --set steps=500 -o a
+    run "$HDO" run demo -q --set model=quadratic --set population.zo.lr=3 --set model.smoothness=1.5 --set steps=500 -o a
     [ "$status" -eq 4 ]
     edit a/summary.json '.commit = "0123456789ab" | .revisions.estimator["forward-law"] = 1'
     edit a/manifest.json '.host.gemm = "an abacus" | .host.simd = "fingers"'
