@@ -196,8 +196,7 @@ hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_rows *rows, hdo_team *te
 hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e) {
     hdo_status st = HDO_OK;
     row->gamma = (double)NAN;
-    if (m->mean_model || m->consensus)
-        st = hdo__metrics_consensus(m, rows, team, m->consensus ? &row->gamma : NULL, e);
+    if (m->mean_model || m->consensus) st = hdo__metrics_consensus(m, rows, team, m->consensus ? &row->gamma : NULL, e);
     if (st != HDO_OK) return st;
     bool mean_here = m->mean_model && m->transport->rank == 0;
     st = evaluate_here(m, rows, team, mean_here);
