@@ -144,6 +144,12 @@ static void test_effect_refuses_what_has_none(void **state) {
     refused("mixing.degree", "mixing.graph");
     set_from("mixing.graph", "small-world(0.2)", HDO_FROM_FLAG);
     accepted();
+    hdo_config_default(&conf);
+    set_from("checkpoint.every", "20", HDO_FROM_FLAG);
+    set_from("engine", "mpi", HDO_FROM_FLAG);
+    accepted();
+    set_from("mpi.async", "true", HDO_FROM_FLAG); /* such a run saves at its end alone */
+    refused("checkpoint.every", "mpi.async");
 }
 
 static void test_effect_depends_on_who_said_it(void **state) {

@@ -87,8 +87,8 @@ static const struct {
     {"eval.trace", ALWAYS},
     {"eval.weighted", ALWAYS},
 
-    {"checkpoint.every", "engine = sim or mpi.async = false"},
-    {"checkpoint.every_s", "engine = sim or mpi.async = false"},
+    {"checkpoint.every", "mpi.async = false or engine = sim"},
+    {"checkpoint.every_s", "mpi.async = false or engine = sim"},
     {"checkpoint.keep", ALWAYS},
 
     {"stop.loss", ALWAYS},
