@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "estimator/estimator.h"
 #include "hdo/hdo.h"
 #include "update/update.h"
 
@@ -412,6 +413,42 @@ static void test_run_balanced_rate(void **state) {
     hdo_run_destroy(r);
 }
 
+/* The noise is measured by pairs of estimates: every estimator must find room for a second one. Models that are
+ * evaluated in less memory than a step takes leave none by chance. */
+static void test_run_noise_with_every_estimator(void **state) {
+    (void)state;
+    static const char *const models[] = {"quadratic", "logistic", "mlp"};
+    static const char *const keys[][2] = {{"population.zo.lr", "balanced"}, {"mixing.average", "noise"}};
+    int ran = 0;
+    for (int m = 0; m < 3; m++) {
+        for (int k = 0; hdo__estimators[k] != NULL; k++) {
+            for (int i = 0; i < 2; i++) {
+                hdo_config c;
+                hdo_error e = {0};
+                hdo_run *r = NULL;
+                base_config(&c, models[m], "2fo+2zo");
+                const hdo_estimator_ops *ops = hdo__estimators[k];
+                set(&c, m == 0 ? "model.dim" : "data.val", m == 0 ? "3000" : "1");
+                set(&c, "threads", "1");
+                set(&c, "steps", "2");
+                set(&c, "population.zo.estimator", ops->name);
+                if (ops->zeroth && !ops->axes) set(&c, "population.zo.rv", "2");
+                if (ops->axes) set(&c, "population.zo.coords", "8");
+                if (strcmp(ops->name, "complex-step") == 0) set(&c, "population.zo.allow_piecewise", "true");
+                set(&c, keys[i][0], keys[i][1]);
+                hdo_status st = hdo_run_create(&r, &c, NULL, &e);
+                if (strcmp(ops->name, "fd-law") == 0 && st == HDO_E_UNSUPPORTED) continue; /* softmax regression only */
+                assert_int_equal(st, HDO_OK);
+                finish(r);
+                assert_true(hdo_run_last_row(r)->lr[1] > 0.0);
+                hdo_run_destroy(r);
+                ran++;
+            }
+        }
+    }
+    assert_int_equal(ran, 2 * 28); /* 10 estimators on 3 models, fd-law on one */
+}
+
 /* Churn: an outage takes a class away, nothing hangs, and mixing with lost messages still conserves the mean. */
 static void test_run_churn(void **state) {
     (void)state;
@@ -475,6 +512,7 @@ int main(void) {
         cmocka_unit_test(test_run_update_skips_zeros),
         cmocka_unit_test(test_run_weighted_average),
         cmocka_unit_test(test_run_balanced_rate),
+        cmocka_unit_test(test_run_noise_with_every_estimator),
         cmocka_unit_test(test_run_churn),
         cmocka_unit_test(test_run_time_model),
     };

@@ -16,10 +16,14 @@ enum { NODES = 4, PAIRS = 8 }; /* of each class: 32 differences, about 25% stand
 #define FAR_STEP                                                                                                       \
     INT64_C(0xF0000000) /* steps of a run stay below 2^32; config check keeps them below this when needed */
 
+bool hdo__run_uses_noise(const hdo_run *r) {
+    bool uses = r->config.mixing.average.id == HDO_AVERAGE_NOISE;
+    for (int k = 0; k < r->n_classes; k++) uses = uses || r->classes[k].balanced;
+    return uses;
+}
+
 bool hdo__run_wants_noise(const hdo_run *r) {
-    bool wanted = r->config.mixing.average.id == HDO_AVERAGE_NOISE;
-    for (int k = 0; k < r->n_classes; k++) wanted = wanted || r->classes[k].balanced;
-    return wanted && (r->step == 0 || r->step == r->config.warmup);
+    return hdo__run_uses_noise(r) && (r->step == 0 || r->step == r->config.warmup);
 }
 
 static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int64_t number, hdo_work *w, float *g) {

@@ -156,6 +156,7 @@ void hdo__run_advance_clocks(hdo_run *r, const hdo_plan *plan);
 
 /* Measures the noise of the classes at the present models and sets the rates of balanced classes (noise.c). */
 hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e);
-bool hdo__run_wants_noise(const hdo_run *r);
+bool hdo__run_uses_noise(const hdo_run *r);  /* at some step */
+bool hdo__run_wants_noise(const hdo_run *r); /* before this one */
 
 #endif

@@ -122,8 +122,9 @@ static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
 
 static size_t scratch_bytes(const hdo_run *r) {
     size_t most = hdo__metrics_work_bytes(&r->metrics);
-    size_t row =
-        hdo__arena_round(r->rows.ld * sizeof(float)) * (r->config.mpi.async ? 2 : 1); /* async: works on a copy */
+    size_t row = hdo__arena_round(r->rows.ld * sizeof(float));
+    /* async: works on a copy; noise: the difference of two estimates */
+    if (r->config.mpi.async || hdo__run_uses_noise(r)) row *= 2;
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
         if (c->first + c->count <= r->rows.first || c->first >= r->rows.first + r->rows.count) continue; /* none here */
