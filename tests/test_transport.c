@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "run/run_internal.h"
 
 enum { RANKS_MAX = 16 };
@@ -275,6 +276,40 @@ static void test_plugin_of_another_version_is_refused(void **state) {
     if (found == 0) skip(); /* built without MPI: the suite `mpi` fails for that */
 }
 
+/* A peer that takes nothing: the talking thread gives up at the deadline and names it. */
+static bool take_nothing(hdo_transport *t, int to, const hdo_message *m) {
+    (void)t, (void)to, (void)m;
+    return false;
+}
+static bool hear_nothing(hdo_transport *t, int *from, hdo_message *m) {
+    (void)t, (void)from, (void)m;
+    return false;
+}
+
+static void test_async_gives_up_on_a_full_queue(void **state) {
+    static const hdo_transport_ops ops = {.post = take_nothing, .next = hear_nothing};
+    int start[2] = {0, 1}, held[2] = {1, 1};
+    float X[16] = {0};
+    fake f;
+    hdo_async *a = NULL;
+    hdo_error e = {0};
+    unsigned say = 0;
+    (void)state;
+    fake_init(&f, 2);
+    f.base.ops = &ops;
+    f.base.rank = 1;
+    hdo__transport_assign(&f.base, 2, start, held);
+    hdo_rows rows = {.X = X, .ld = 16, .len = 16, .first = 1, .count = 1};
+    hdo_async_setup s = {.deadline_s = 0.2, .d = 16, .steps = 10};
+    assert_int_equal(hdo__async_create(&a, &f.base, &rows, &s, &e), HDO_OK);
+    double from = hdo__now_s();
+    assert_int_equal(hdo__async_finish(a, &say, &(hdo_async_stats){0}, &e), HDO_E_ENGINE);
+    assert_true(hdo__now_s() - from < 5.0); /* of a busy machine */
+    assert_non_null(strstr(e.msg, "rank 0 (host alpha.cluster) has taken no message within 0.2 s (mpi.deadline_s)"));
+    assert_true(f.base.broken);
+    hdo__async_destroy(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread_covers_every_node_once),
@@ -285,6 +320,7 @@ int main(void) {
         cmocka_unit_test(test_groups_merge_to_the_whole),
         cmocka_unit_test(test_async_rows_wait_for_the_slowest),
         cmocka_unit_test(test_async_rows_are_left_out_beyond_the_room),
+        cmocka_unit_test(test_async_gives_up_on_a_full_queue),
         cmocka_unit_test(test_plugin_of_another_version_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

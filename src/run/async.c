@@ -29,9 +29,10 @@
 #include "base/clock.h"
 #include "base/vec.h"
 
-enum { IDLE_NS = 50000 };
+enum { IDLE_NS = 50000, SPINS = 1000 };
 enum { OFFER, ANSWER, BEAT, BEAT_BACK, SAY, SAID, CLASS, PART, DONE, END }; /* word[0] of a message */
 enum { LIVE, LEAVING, GONE };
+#define SPEAK_S 2.0
 
 typedef struct offer {
     int node, partner;
@@ -127,13 +128,30 @@ int hdo__async_mix(hdo_async *a, const hdo_plan *plan, int64_t step) {
 
 /* ---- the thread that talks ---- */
 
-static void post_small(hdo_async *a, int to, const hdo_message *m) {
-    while (!a->t->ops->post(a->t, to, m) && atomic_load(&a->state) != GONE) { /* small ones leave soon */
+/* All buffers are under way only while others do not take what they hold, so this ends soon or at the deadline. */
+static void post(hdo_async *a, int to, const hdo_message *m) {
+    double waited = 0.0, looked = 0.0;
+    for (int64_t spin = 0; !a->t->ops->post(a->t, to, m); spin++) {
+        if (atomic_load(&a->state) == GONE) return;
+        if (spin < SPINS) continue;
+        double now = hdo__now_s(), slice = spin == SPINS ? 0.0 : now - looked;
+        waited += slice < a->deadline_s / 4.0 ? slice : 0.0; /* longer: we stood still, not they */
+        looked = now;
+        if (waited >= a->deadline_s) {
+            a->st = hdo__fail(&a->error, HDO_E_ENGINE,
+                              "rank %d (host %s) has taken no message within %g s (mpi.deadline_s); rank %d was at "
+                              "step %lld",
+                              to, a->t->host(a->t, to), a->deadline_s, a->t->rank, (long long)atomic_load(&a->step));
+            a->t->broken = true;
+            atomic_store(&a->state, GONE);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = IDLE_NS}, NULL);
     }
 }
 
 static void tell(hdo_async *a, int to, int64_t kind, int64_t value) {
-    post_small(a, to, &(hdo_message){.word = {kind, value}});
+    post(a, to, &(hdo_message){.word = {kind, value}});
 }
 
 /* A message of figures: kind, step, a number, then reals as they are in memory. */
@@ -151,13 +169,13 @@ static void send_part(hdo_async *a) {
         if (p.nodes.nodes[k] == 0) continue;
         hdo_message m = {.word = {CLASS, p.step, k, p.nodes.nodes[k]}};
         memcpy(&m.word[4], &p.nodes.cls[k], sizeof p.nodes.cls[k]);
-        post_small(a, 0, &m);
+        post(a, 0, &m);
     }
     hdo_message m = {.word = {PART, p.step}};
     memcpy(&m.word[2], (double[PART_REALS]){p.nodes.node0_loss, p.nodes.node0_acc, p.train_loss, p.mg},
            PART_REALS * sizeof(double));
     memcpy(&m.word[2 + PART_REALS], p.counts, sizeof p.counts);
-    post_small(a, 0, &m);
+    post(a, 0, &m);
     pthread_mutex_lock(&a->queue);
     a->has_part = false;
     pthread_mutex_unlock(&a->queue);
@@ -194,8 +212,7 @@ static void take_offer(hdo_async *a, int from, hdo_message *m) {
     }
     hdo__async_unlock(a, i, NULL);
     hdo_message back = {.word = {ANSWER, m->word[2], m->word[3], atomic_load(&a->step)}, .row = m->row};
-    while (!a->t->ops->post(a->t, from, &back)) { /* there are as many buffers as there can be answers */
-    }
+    post(a, from, &back);
 }
 
 static void take_answer(hdo_async *a, const hdo_message *m) {
@@ -269,7 +286,7 @@ static bool lost_somebody(hdo_async *a, double now) {
     hdo_transport *t = a->t;
     for (int r = 0; r < t->ranks; r++) {
         if (r == t->rank || (t->rank != 0 && r != 0)) continue;
-        double limit = t->rank == 0 ? a->deadline_s : 2.0 * a->deadline_s + 1.0;
+        double limit = t->rank == 0 ? a->deadline_s : a->deadline_s + SPEAK_S; /* rank 0 speaks first */
         if (now - a->heard_s[r] < limit) continue;
         a->st = hdo__fail(
             &a->error, HDO_E_ENGINE,
@@ -330,7 +347,7 @@ static void *talk(void *p) {
             for (int r = 1; r < t->ranks; r++) tell(a, r, END, (int64_t)atomic_load(&a->said));
             break;
         }
-        if (lost_somebody(a, now)) break;
+        if (a->st != HDO_OK || lost_somebody(a, now)) break;
         if (!busy) nanosleep(&(struct timespec){.tv_nsec = IDLE_NS}, NULL);
     }
     atomic_store(&a->state, GONE);
