@@ -84,6 +84,7 @@ typedef struct cli_launch {
     int64_t np;
     const char *hostfile; /* may be NULL */
     const char *dir;      /* of the results, for messages; may be NULL */
+    double deadline_s;    /* mpi.deadline_s of the run */
 } cli_launch;
 int cli_launch_mpi(const cli_launch *l, int argc,
                    char **argv); /* runs `hdo argv...` on np ranks; returns the exit code */

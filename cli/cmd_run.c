@@ -482,6 +482,20 @@ static bool mentions_mpi(int argc, char **argv) {
     return yes;
 }
 
+/* mpi.deadline_s of the run in dir; the default if it cannot be read: the ranks will say why. */
+static double stored_deadline(const char *dir) {
+    char path[HDO_PATH_MAX + 64];
+    hdo_error e;
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return 0.0;
+    hdo_config_default(c);
+    double limit = c->mpi.deadline_s;
+    snprintf(path, sizeof path, "%.*s/config.yaml", HDO_PATH_MAX, dir);
+    if (hdo_config_load(c, path, &e) == HDO_OK) limit = c->mpi.deadline_s;
+    free(c);
+    return limit;
+}
+
 int cmd_run(int argc, char **argv) {
     char command_line[2048], dir[HDO_PATH_MAX];
     run_options o = {.seed_first = -1};
@@ -500,6 +514,7 @@ int cmd_run(int argc, char **argv) {
         if (!launched && (mpi || o.launch.np > 0)) {
             if (o.launch.np == 0)
                 return cli_usage_error("run", "engine mpi: how many ranks? Give --np N, or start under mpirun");
+            o.launch.deadline_s = stored_deadline(o.resume);
             return cli_launch_mpi(&o.launch, n_words, words);
         }
         if (rank > 0) cli_set_silent();
@@ -515,9 +530,17 @@ int cmd_run(int argc, char **argv) {
         return cli_fail(&e);
     }
     bool mpi = c->engine.id == HDO_ENGINE_MPI;
-    if (mpi && rank > 0) cli_set_silent();
+    if ((mpi || ranks > 1) && rank > 0) cli_set_silent();
+    if (!mpi && ranks > 1) { /* each of them would be a whole run, in the same folder */
+        free(c);
+        return cli_usage_error("run",
+                               "an MPI launcher has started %d ranks, but engine is 'sim': add --engine mpi, or start "
+                               "hdo without the launcher",
+                               ranks);
+    }
     if (mpi && !launched) {
         o.launch.dir = o.output;
+        o.launch.deadline_s = c->mpi.deadline_s;
         free(c);
         if (strcmp(o.source, "-") == 0)
             return cli_usage_error("run", "engine mpi cannot read its configuration from standard input");

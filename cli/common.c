@@ -36,7 +36,12 @@ cli_style cli_style_for(FILE *f) {
     const char *force = getenv("CLICOLOR_FORCE"), *no = getenv("NO_COLOR"), *term = getenv("TERM");
     if (no != NULL && no[0] != '\0') return plain;
     if (force != NULL && force[0] != '\0' && strcmp(force, "0") != 0) return ansi;
-    return isatty(fileno(f)) && (term == NULL || strcmp(term, "dumb") != 0) ? ansi : plain;
+    if (term != NULL && strcmp(term, "dumb") == 0) return plain;
+    /* mpirun may give a rank a terminal of its own, whatever its own output goes to; `hdo run --np` tells. */
+    int rank, ranks;
+    const char *terminal = getenv("HDO_MPI_TERMINAL");
+    if (hdo_mpi_launched(&rank, &ranks)) return f == stdout && terminal != NULL && terminal[0] == '1' ? ansi : plain;
+    return isatty(fileno(f)) ? ansi : plain;
 }
 
 int cli_fail(const hdo_error *e) {

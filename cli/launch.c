@@ -5,8 +5,9 @@
  * mpirun answers Ctrl-C by killing the ranks within a second, which is no time to save. So it runs in a process group
  * of its own, out of reach of the terminal, and the first Ctrl-C (or SIGTERM) becomes a SIGUSR1, which both Open MPI
  * and MPICH hand on to the ranks. To a rank SIGUSR1 means "save"; if the file named by HDO_MPI_STOP exists, "save and
- * stop".
+ * stop". cli/watch.c looks after the job until nothing of it is left.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,19 +17,9 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "watch.h"
 
 enum { ARGS_MAX = 512, EXIT_ENGINE = 5 };
-
-static volatile sig_atomic_t g_stop, g_stops, g_save;
-
-static void on_signal(int sig) {
-    if (sig == SIGUSR1) {
-        g_save = 1;
-    } else {
-        g_stop = sig;
-        g_stops = g_stops + 1;
-    }
-}
 
 extern char **environ;
 
@@ -91,38 +82,42 @@ static void run_child(args *a, bool open_mpi, const char *flavour) {
     _exit(EXIT_ENGINE);
 }
 
-/* Waits for mpirun, passing on what the terminal says. */
-static int guard(pid_t pid, const char *stop_file) {
-    int status, told = 0;
-    for (;;) {
-        pid_t got = waitpid(pid, &status, 0);
-        if (got == pid) return status;
-        if (got < 0 && errno != EINTR) return -1;
-        if (g_save) {
-            g_save = 0;
-            kill(pid, SIGUSR1);
-        }
-        if (g_stops == 1 && told == 0) {
-            told = 1;
-            int fd = open(stop_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-            if (fd >= 0) close(fd);
-            kill(pid, SIGUSR1);
-            cli_note("hdo: stopping after this step; once more to end at once");
-        } else if (g_stops > 1) {
-            kill(pid, told++ > 1 ? SIGKILL : SIGTERM);
-        }
-    }
+/* Codes a rank ends with after it has said why, or that need no sentence. */
+static bool explained(int code, bool said) {
+    if (code == 0 || code == EXIT_DIVERGED) return true;
+    bool asked = code == EXIT_SIGINT || code == EXIT_SIGTERM; /* of a rank, not of us: it has saved and stopped all */
+    return asked || (said && code >= 1 && code <= 6);
 }
 
-static int verdict(int status, const cli_launch *l) {
-    if (g_stops > 0) return 128 + (int)g_stop;
-    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
-    bool asked = code == 128 + SIGINT || code == 128 + SIGTERM; /* of a rank, not of us: it has saved and stopped all */
-    if (asked || (code < 128 && code != SIGKILL)) return code;
-    fprintf(stderr, "hdo: error: a rank was killed, and with it the job%s%s%s\n",
-            l->dir != NULL ? "; if it saved a checkpoint, hdo run --resume " : "", l->dir != NULL ? l->dir : "",
-            l->dir != NULL ? " --engine mpi --np N continues from it" : "");
+static int verdict(const cli_end *end, const cli_launch *l) {
+    if (end->signal != 0) return 128 + end->signal;
+    int code = WIFEXITED(end->status) ? WEXITSTATUS(end->status) : 128 + SIGKILL;
+    if (!end->ended && explained(code, end->said)) return code;
+    if (!end->said) {
+        const char *what = code == SIGKILL || code >= 128 ? "a rank or mpirun was killed, and with it the job"
+                                                          : "mpirun has broken off the job";
+        fprintf(stderr, "hdo: error: %s%s%s%s\n", what,
+                l->dir != NULL ? "; if it saved a checkpoint, hdo run --resume " : "", l->dir != NULL ? l->dir : "",
+                l->dir != NULL ? " --engine mpi --np N continues from it" : "");
+    }
     return EXIT_ENGINE;
+}
+
+/* mpirun as a child, with a pipe on its standard error. */
+static pid_t start(args *a, bool open_mpi, const char *flavour, int *errors) {
+    int pipe_fd[2];
+    if (pipe2(pipe_fd, O_CLOEXEC) != 0) return -1;
+    cli_watch_prepare();
+    fflush(NULL);
+    pid_t launcher = getpid(), pid = fork();
+    if (pid == 0) {
+        cli_watch_child(launcher);
+        dup2(pipe_fd[1], STDERR_FILENO);
+        run_child(a, open_mpi, flavour);
+    }
+    close(pipe_fd[1]);
+    *errors = pipe_fd[0];
+    return pid;
 }
 
 int cli_launch_mpi(const cli_launch *l, int argc, char **argv) {
@@ -138,27 +133,18 @@ int cli_launch_mpi(const cli_launch *l, int argc, char **argv) {
     self[len > 0 ? len : 0] = '\0';
     snprintf(stop_file, sizeof stop_file, "%.200s/hdo-stop-%ld", tmp != NULL ? tmp : "/tmp", (long)getpid());
     setenv("HDO_MPI_STOP", stop_file, 1);
+    setenv("HDO_MPI_BEAT", "1", 1);
+    setenv("HDO_MPI_TERMINAL", isatty(STDOUT_FILENO) ? "1" : "0", 1);
     unlink(stop_file);
     bool open_mpi = strcmp(flavour, "openmpi") == 0;
     build(&a, open_mpi, l, len > 0 ? self : "hdo", argc, argv);
-    struct sigaction act = {.sa_handler = on_signal};
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGUSR1, &act, NULL);
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        signal(SIGINT, SIG_DFL);
-        signal(SIGTERM, SIG_DFL);
-        signal(SIGUSR1, SIG_DFL);
-        run_child(&a, open_mpi, flavour);
-    }
-    int status = pid > 0 ? guard(pid, stop_file) : -1;
-    unlink(stop_file);
-    if (status < 0) {
+    cli_watch w = {.deadline_s = l->deadline_s, .stop_file = stop_file};
+    w.pid = start(&a, open_mpi, flavour, &w.errors);
+    if (w.pid < 0) {
         fprintf(stderr, "hdo: error: mpirun could not be started: %s\n", strerror(errno));
         return EXIT_ENGINE;
     }
-    return verdict(status, l);
+    cli_end end = cli_watch_job(&w);
+    unlink(stop_file);
+    return verdict(&end, l);
 }

@@ -15,7 +15,8 @@ enum { SPARK = 24 };
 void cli_progress_start(cli_progress *p, const char *label, int64_t total) {
     const char *term = getenv("TERM");
     *p = (cli_progress){.label = label, .total = total, .start_s = cli_now_s(), .keep_every = 1};
-    p->tty = isatty(STDERR_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
+    int rank, ranks;
+    p->tty = isatty(STDERR_FILENO) && (term == NULL || strcmp(term, "dumb") != 0) && !hdo_mpi_launched(&rank, &ranks);
     p->last_s = p->start_s;
 }
 

@@ -114,6 +114,9 @@ HDO_API char *hdo_run_summary(const hdo_run *r);
 HDO_API int hdo_run_rank(const hdo_run *r); /* 0 writes files and speaks; always 0 in the simulator */
 /* Was this process started by an MPI launcher? Its place among the ranks, without starting MPI. */
 HDO_API bool hdo_mpi_launched(int *rank, int *ranks);
+/* Under HDO_MPI_BEAT=1 the first rank writes this line to standard error a few times a second: a sign of life for
+ * whoever started mpirun and reads its standard error. */
+#define HDO_MPI_ALIVE "hdo-alive"
 /* The MPI this process would use, "openmpi" or "mpich"; NULL: the plug-in is not installed. */
 HDO_API const char *hdo_mpi_flavour(void);
 

@@ -114,7 +114,9 @@ hdo_status hdo__mpi_create(hdo_transport **out, const hdo_transport_setup *s, hd
     if (symbol == NULL) return hdo__fail(e, HDO_E_ENGINE, "'%s' is not a plug-in of hdo", path);
     hdo_transport_open_fn open_fn;
     memcpy(&open_fn, &symbol, sizeof open_fn); /* ISO C has no cast from an object to a function */
-    hdo_status st = open_fn(HDO_TRANSPORT_ABI, hdo_version(), s, out, e);
+    hdo_transport_setup setup = *s;
+    setup.rank = rank;
+    hdo_status st = open_fn(HDO_TRANSPORT_ABI, hdo_version(), &setup, out, e);
     if (st != HDO_OK || !launched || (*out)->ranks == ranks) return st;
     st = refuse_mixture(rank, e,
                         "the launcher started %d ranks, but the library of %s sees %d: it belongs to another MPI "

@@ -108,6 +108,7 @@ typedef struct hdo_transport_setup {
     double deadline_s;
     size_t chunk;           /* bytes of one message */
     bool shared;            /* ranks of one machine may have memory in common */
+    int rank;               /* as the launcher says; MPI itself knows only once it has started */
     unsigned char same[32]; /* must be equal on all ranks: version and configuration */
     void (*warn)(void *ctx, const char *message);
     void *ctx;

@@ -5,7 +5,6 @@
  * job instead: MPI has no other way to leave without everybody's consent.
  */
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,38 +13,31 @@
 #include "transport/mpi/tp_mpi.h"
 
 enum { EXIT_ENGINE = 5 };
+#define ABORT_S 1.0       /* for MPI_Abort, which may have lost its way to mpirun */
+#define START_APART_S 0.5 /* ranks give up their start one after the other: one message, as a rule */
 
-static bool g_started, g_broken; /* of this process, as MPI itself is */
+static bool g_broken; /* of this process, as MPI itself is */
 static double g_deadline_s;
-
-static void on_alarm(int sig) {
-    static const char text[] = "hdo: error: the other ranks did not come to the end of the job\n";
-    (void)sig;
-    ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-    (void)ignored;
-    _exit(EXIT_ENGINE);
-}
 
 /* Our own sentence has said why; MPICH would add an "Abort(5)" to it. */
 static void abandon(void) {
     int null = open("/dev/null", O_WRONLY);
     if (null >= 0) dup2(null, STDERR_FILENO);
+    mpi_guard(ABORT_S, ABORT_S, "MPI_Abort did not return");
     MPI_Abort(MPI_COMM_WORLD, EXIT_ENGINE);
+    _exit(EXIT_ENGINE);
 }
 
-/* Runs when the process ends. MPI_Finalize waits for everybody, so an alarm stands by. */
+/* Runs when the process ends. MPI_Finalize waits for everybody. */
 static void leave(void) {
     int over = 0;
     MPI_Finalized(&over);
     if (over) return;
     fflush(NULL);
     if (g_broken) abandon();
-    struct sigaction a = {.sa_handler = on_alarm};
-    sigemptyset(&a.sa_mask);
-    sigaction(SIGALRM, &a, NULL);
-    alarm((unsigned)(g_deadline_s < 1e6 ? g_deadline_s : 1e6) + 1);
+    mpi_guard(g_deadline_s + 1.0, g_deadline_s, "the other ranks did not come to the end of the job");
     MPI_Finalize();
-    alarm(0);
+    mpi_unguard();
 }
 
 static hdo_status start(hdo_error *e) {
@@ -61,7 +53,6 @@ static hdo_status start(hdo_error *e) {
     }
     if (got < MPI_THREAD_SERIALIZED)
         return hdo__fail(e, HDO_E_ENGINE, "this MPI does not allow threads (MPI_THREAD_SERIALIZED)");
-    g_started = true;
     return HDO_OK;
 }
 
@@ -76,8 +67,10 @@ static void destroy(hdo_transport *base) {
     if (!over && t->said_req != MPI_REQUEST_NULL) MPI_Request_free(&t->said_req);
     mpi_hear_reports(t);
     if (!over) {
+        mpi_guard_call(t); /* freeing may wait for everybody */
         MPI_Comm_free(&t->rows);
         MPI_Comm_free(&t->control);
+        mpi_unguard();
     }
     mpi_unshare(t);
     hdo__free(base->start);
@@ -127,17 +120,76 @@ static const char *host(const hdo_transport *base, int rank) {
     return ((const mpi_tp *)base)->hosts[rank];
 }
 
+/* ---- every call under guard ---- */
+
+static hdo_status guarded_reserve(hdo_transport *t, hdo_rows *rows, hdo_error *e) {
+    mpi_guard_call((mpi_tp *)t);
+    hdo_status st = reserve(t, rows, e);
+    mpi_unguard();
+    return st;
+}
+static hdo_status guarded_begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
+                                hdo_error *e) {
+    mpi_guard_call((mpi_tp *)t);
+    hdo_status st = mpi_exchange_begin(t, plan, rows, step, e);
+    mpi_unguard();
+    return st;
+}
+static void guarded_ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener) {
+    if (opener) mpi_guard_call((mpi_tp *)t); /* the others do not call MPI */
+    mpi_exchange_ready(t, rows, node, opener);
+    if (opener) mpi_unguard();
+}
+static void guarded_send(hdo_transport *t, const hdo_rows *rows) {
+    mpi_guard_call((mpi_tp *)t);
+    mpi_exchange_send(t, rows);
+    mpi_unguard();
+}
+static hdo_status guarded_wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
+                               float **peer, hdo_error *e) {
+    mpi_guard_call((mpi_tp *)t);
+    hdo_status st = mpi_exchange_wait(t, plan, rows, k, mine, peer, e);
+    mpi_unguard();
+    return st;
+}
+static hdo_status guarded_agree(hdo_transport *t, hdo_status st, unsigned *say, void *per_node, size_t each,
+                                hdo_error *e) {
+    mpi_guard_call((mpi_tp *)t);
+    st = mpi_agree(t, st, say, per_node, each, e);
+    mpi_unguard();
+    return st;
+}
+static hdo_status guarded_relay(hdo_transport *t, void *v, size_t each, size_t n, hdo_relay_fn fn, void *ctx,
+                                hdo_error *e) {
+    mpi_guard_call((mpi_tp *)t);
+    hdo_status st = mpi_relay(t, v, each, n, fn, ctx, e);
+    mpi_unguard();
+    return st;
+}
+static bool guarded_post(hdo_transport *t, int to, const hdo_message *m) {
+    mpi_guard_call((mpi_tp *)t);
+    bool posted = mpi_post_message(t, to, m);
+    mpi_unguard();
+    return posted;
+}
+static bool guarded_next(hdo_transport *t, int *from, hdo_message *m) {
+    mpi_guard_call((mpi_tp *)t);
+    bool any = mpi_next_message(t, from, m);
+    mpi_unguard();
+    return any;
+}
+
 static const hdo_transport_ops mpi_ops = {.name = "mpi",
                                           .destroy = destroy,
-                                          .reserve = reserve,
-                                          .exchange_begin = mpi_exchange_begin,
-                                          .exchange_ready = mpi_exchange_ready,
-                                          .exchange_send = mpi_exchange_send,
-                                          .exchange_wait = mpi_exchange_wait,
-                                          .agree = mpi_agree,
-                                          .relay = mpi_relay,
-                                          .post = mpi_post_message,
-                                          .next = mpi_next_message};
+                                          .reserve = guarded_reserve,
+                                          .exchange_begin = guarded_begin,
+                                          .exchange_ready = guarded_ready,
+                                          .exchange_send = guarded_send,
+                                          .exchange_wait = guarded_wait,
+                                          .agree = guarded_agree,
+                                          .relay = guarded_relay,
+                                          .post = guarded_post,
+                                          .next = guarded_next};
 
 typedef struct hello { /* what ranks tell each other first */
     char host[HOST_MAX];
@@ -213,7 +265,12 @@ hdo_status hdo_transport_open(int abi, const char *version, const hdo_transport_
                          "this plug-in is of hdo %s (interface %d), but the library is %s (interface %d)", HDO_VERSION,
                          HDO_TRANSPORT_ABI, version, abi);
     }
-    hdo_status st = start(e);
+    hdo_status st = mpi_guard_start(s->rank, e);
+    if (st != HDO_OK) return st;
+    double apart = START_APART_S * (s->rank < 3 ? s->rank : 3);
+    mpi_guard(s->deadline_s + apart, s->deadline_s,
+              "the other ranks did not come to the start of the job, or cannot be reached,");
+    st = start(e);
     if (st != HDO_OK) return st;
     mpi_tp *t = hdo__alloc(sizeof *t);
     if (t == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the transport");
@@ -221,6 +278,7 @@ hdo_status hdo_transport_open(int abi, const char *version, const hdo_transport_
     t->setup = *s;
     g_deadline_s = s->deadline_s;
     st = make(t, e);
+    mpi_unguard();
     if (st != HDO_OK) {
         destroy(&t->base);
         return st;

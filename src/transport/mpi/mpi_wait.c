@@ -5,8 +5,8 @@
  * A rank that has waited for a quarter of the deadline tells rank 0 whom it waits for, and takes it back when the wait
  * ends. Rank 0 then knows: a rank that is waited for and does not wait itself is late; if everybody waits for everybody
  * (a collective), the silent ones are. At a third of the deadline rank 0 warns, at the deadline it gives up. The others
- * give up at twice the deadline: by then rank 0 would have ended the job, so it is the one that is gone. Time in which
- * this process itself stood still does not count.
+ * give up a little later: by then rank 0 would have ended the job, unless it is the one that is gone, or began to wait
+ * later. Time in which this process itself stood still does not count.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@
 #include "base/clock.h"
 #include "transport/mpi/tp_mpi.h"
 
-#define KILL_S 3.0 /* an mpirun gives the other ranks a second to end, and a busy machine takes its time */
+#define SPEAK_S 1.0 /* rank 0 speaks first, and then the others one after the other: one message, as a rule */
+#define APART_S 0.25
 enum { SPINS = 2000, CHECK_EVERY = 64 }; /* about 100 us of testing before the first look at the clock */
 
 static void say(mpi_tp *t, int waiting, int from, double since_s, const char *what) {
@@ -83,10 +84,13 @@ static bool too_late(mpi_tp *t, double waited, int from, const char *what, int n
             say(t, 1, from, waited, text);
             *stage = 1;
         }
-        if (waited < 2.0 * limit + KILL_S * (t->base.rank - 1)) return false; /* one after the other: one message */
+        if (waited < limit + SPEAK_S + APART_S * (t->base.rank < 5 ? t->base.rank - 1 : 4)) return false;
         describe(t, what, node, text, sizeof text);
-        hdo__fail(e, HDO_E_ENGINE, "rank %d (host %s) has waited %.0f s for %s, and rank 0 (host %s) is silent",
-                  t->base.rank, t->hosts[t->base.rank], waited, text, t->hosts[0]);
+        int late = from >= 0 ? from : 0;
+        hdo__fail(e, HDO_E_ENGINE,
+                  "rank %d (host %s) has waited %.0f s for %s (mpi.deadline_s is %g), and rank %d (host %s) %s",
+                  t->base.rank, t->hosts[t->base.rank], waited, text, limit, late, t->hosts[late],
+                  from >= 0 ? "is silent" : "has not said who is late");
         return true;
     }
     mpi_hear_reports(t);
@@ -109,6 +113,7 @@ hdo_status mpi_wait_until(mpi_tp *t, bool (*done)(mpi_tp *t, void *ctx), void *c
                           int node, hdo_error *e) {
     int stage = 0;
     double start = 0.0, looked = 0.0, stood = 0.0;
+    mpi_guard_call(t);
     for (int spin = 0; !done(t, ctx); spin++) {
         if (t->crowded) sched_yield();
         if (spin == 0) start = looked = hdo__now_s();
@@ -123,6 +128,7 @@ hdo_status mpi_wait_until(mpi_tp *t, bool (*done)(mpi_tp *t, void *ctx), void *c
         }
         if (spin == 1 << 30) spin = SPINS;
     }
+    mpi_guard_call(t); /* whatever follows has its own time */
     if (start > 0.0) t->base.wait_s += hdo__now_s() - start;
     if (stage > 0) say(t, 0, -1, 0.0, "");
     return HDO_OK;

@@ -4,6 +4,7 @@
  *
  *   mpi_open.c      joining the job, leaving it         mpi_exchange.c  rows of pairs, in chunks, without blocking
  *   mpi_wait.c      waiting with a deadline, and who is late
+ *   mpi_guard.c     a thread that ends the process when a call of MPI itself does not return
  *   mpi_shared.c    rows in memory that the ranks of one machine have in common
  *   mpi_collect.c   agreement at the end of a step, sums in node order
  *   mpi_message.c   messages of the asynchronous engine
@@ -91,6 +92,16 @@ hdo_status mpi_wait(mpi_tp *t, int n, MPI_Request *req, int from, const char *wh
 hdo_status mpi_wait_until(mpi_tp *t, bool (*done)(mpi_tp *t, void *ctx), void *ctx, int from, const char *what,
                           int node, hdo_error *e);
 void mpi_hear_reports(mpi_tp *t);
+
+/* What follows may take limit_s; else this process says "rank r: what within told_s s" and ends. Until the next guard
+ * or unguard. what: a literal. One thread at a time, as MPI itself. */
+void mpi_guard(double limit_s, double told_s, const char *what);
+void mpi_unguard(void);
+hdo_status mpi_guard_start(int rank, hdo_error *e);
+#define CALL_S 3.0 /* beyond the deadline: mpi_wait.c, which knows more, speaks first */
+static inline void mpi_guard_call(const mpi_tp *t) {
+    mpi_guard(t->setup.deadline_s + CALL_S, t->setup.deadline_s, "a call of MPI did not return");
+}
 
 /* Messages move only inside calls of MPI; this is one that does nothing else. */
 static inline void mpi_move(mpi_tp *t) {
