@@ -77,6 +77,7 @@ bool cli_take_checkpoint(void); /* true once after each SIGUSR1 */
 
 /* What to ask a run for between steps (hdo_hooks.asked): signals, and the stop file of `hdo run --np`. */
 unsigned cli_asked(void *ctx);
+bool cli_hurry(void *ctx); /* hdo_hooks.hurry: is a stop asked for? Takes nothing away from cli_asked */
 
 /* engine mpi. A silent process is a rank that is not the first: it says only what no other can. */
 void cli_set_silent(void);

@@ -170,7 +170,7 @@ static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print,
 static int run_resumed(const run_options *o) {
     hdo_error e = {0};
     run_view v;
-    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked};
+    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry};
     hdo_run *r = NULL;
     if (hdo_run_resume(&r, o->resume, o->threads, &hooks, &e) != HDO_OK) return cli_fail(&e);
     const hdo_config *c = hdo_run_config(r);
@@ -186,7 +186,7 @@ static int run_resumed(const run_options *o) {
 static int run_once(const run_options *o, const hdo_config *c, const char *dir, bool print, hdo_row *final) {
     hdo_error e = {0};
     run_view v;
-    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked};
+    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry};
     char label[HDO_NAME_MAX + 32];
     snprintf(label, sizeof label, "%s seed %lld", c->name, (long long)c->seed);
     cli_progress_start(&v.progress, label, c->steps + c->warmup);

@@ -132,6 +132,13 @@ unsigned cli_asked(void *ctx) {
     return asked | (stop != NULL && access(stop, F_OK) == 0 ? HDO_ASK_STOP : HDO_ASK_SAVE);
 }
 
+bool cli_hurry(void *ctx) {
+    (void)ctx;
+    if (g_signal != 0 || g_checkpoint == 0) return g_signal != 0;
+    const char *stop = getenv("HDO_MPI_STOP");
+    return stop != NULL && access(stop, F_OK) == 0;
+}
+
 /* HDO_CONFIG names a file read before the run's own; HDO_NUM_THREADS sets threads. */
 static hdo_status apply_environment(hdo_config *c, hdo_error *e) {
     const char *threads = getenv("HDO_NUM_THREADS");

@@ -93,7 +93,7 @@ static void on_step(void *ctx, const hdo_run *r) {
 
 static hdo_status open_run(const state *s, int k, hdo_run **r, hdo_error *e) {
     const cli_job *job = &s->jobs[k];
-    hdo_hooks hooks = {.log = on_log, .asked = cli_asked};
+    hdo_hooks hooks = {.log = on_log, .asked = cli_asked, .hurry = cli_hurry};
     hdo_config *c = malloc(sizeof *c);
     if (c == NULL) return HDO_E_MEMORY;
     hdo_status st = job->resume ? hdo_run_resume(r, job->dir, s->threads, &hooks, e) : HDO_E_DATA;

@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "estimator/estimator.h"
 #include "hdo/hdo.h"
+#include "folder_help.h"
 #include "update/update.h"
 
 static void set(hdo_config *c, const char *key, const char *value) {
@@ -497,6 +498,62 @@ static void test_run_time_model(void **state) {
     hdo_run_destroy(r);
 }
 
+/* A long step is given up when somebody is in a hurry: the run stops before it, saved, and resumes to the same bits. */
+typedef struct impatience {
+    int calls, at; /* in a hurry from this call on */
+} impatience;
+static bool in_a_hurry(void *ctx) {
+    impatience *i = ctx;
+    return ++i->calls >= i->at;
+}
+
+static void long_steps(hdo_config *c, const char *estimator, const char *rate) {
+    base_config(c, "quadratic", "2fo+2zo");
+    set(c, "model.dim", "2000");
+    set(c, "steps", "3");
+    set(c, "eval.every", "1");
+    set(c, "threads", "1");
+    set(c, "churn.leave", "0.2");
+    set(c, "population.zo.estimator", estimator);
+    set(c, "population.zo.rv", "2560"); /* 2 nodes x rv x d: just long enough to be worth it */
+    set(c, "population.zo.momentum", "0.9");
+    set(c, "population.zo.lr", rate);
+}
+
+static void check_given_up(const char *estimator, const char *rate, int at) {
+    hdo_config c;
+    hdo_error e = {0};
+    hdo_run *r = NULL;
+    hdo_stop why = HDO_RUNNING;
+    char want[65], got[65], sub[64];
+    long_steps(&c, estimator, rate);
+    fingerprint(&c, want);
+    snprintf(sub, sizeof sub, "%s/%s-%d", folder, estimator, at);
+    impatience i = {.at = at};
+    hdo_hooks hooks = {.ctx = &i, .hurry = in_a_hurry};
+    assert_int_equal(hdo_run_create(&r, &c, &hooks, &e), HDO_OK);
+    assert_int_equal(hdo_run_attach_dir(r, sub, false, NULL, &e), HDO_OK);
+    while (why == HDO_RUNNING) assert_int_equal(hdo_run_advance(r, 1, &why, &e), HDO_OK);
+    assert_int_equal(why, HDO_STOPPED);
+    assert_true(hdo_run_step(r) < 3);
+    assert_int_equal(hdo_run_last_row(r)->step, hdo_run_step(r));
+    assert_int_equal(hdo_run_write_summary(r, &e), HDO_OK);
+    hdo_run_destroy(r);
+    r = NULL;
+    if (hdo_run_resume(&r, sub, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+    assert_int_equal(finish(r), HDO_COMPLETED);
+    hdo_run_fingerprint(r, got);
+    hdo_run_destroy(r);
+    assert_string_equal(got, want);
+}
+
+static void test_run_gives_up_a_long_step(void **state) {
+    (void)state;
+    check_given_up("fd", "0.01", 18);           /* the first zeroth-order node is done, the second is not */
+    check_given_up("forward-sim", "0.01", 900); /* in the second step */
+    check_given_up("fd", "balanced", 15);       /* while the noise is measured */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_same_seed_same_bits_any_threads),
@@ -515,6 +572,7 @@ int main(void) {
         cmocka_unit_test(test_run_noise_with_every_estimator),
         cmocka_unit_test(test_run_churn),
         cmocka_unit_test(test_run_time_model),
+        cmocka_unit_test(test_run_gives_up_a_long_step),
     };
-    return cmocka_run_group_tests_name("run", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("run", tests, make_folder, remove_folder);
 }

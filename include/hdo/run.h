@@ -65,6 +65,8 @@ typedef struct hdo_hooks {
     void (*log)(void *ctx, hdo_log_level level, const char *message); /* may be NULL */
     void (*row)(void *ctx, const hdo_row *row);                       /* after every evaluation; may be NULL */
     unsigned (*asked)(void *ctx); /* after every step: HDO_ASK_... of what the caller wants; may be NULL */
+    /* Inside long steps, from any thread: true gives up the step and stops the run before it. May be NULL. */
+    bool (*hurry)(void *ctx);
 } hdo_hooks;
 
 /* What a run will be, without running it (for --dry-run). */

@@ -27,7 +27,8 @@
     X(E_UNSUPPORTED, -5, 2, "this combination is not supported")                                                       \
     X(E_DATA, -6, 3, "data or weights are missing, damaged or do not match")                                           \
     X(E_ENGINE, -7, 5, "a peer or the communication engine failed")                                                    \
-    X(E_OBJECTIVE, -8, 6, "the objective failed")
+    X(E_OBJECTIVE, -8, 6, "the objective failed")                                                                      \
+    X(E_STOPPED, -9, 130, "somebody asked to stop")
 
 typedef enum hdo_status {
 #define HDO_X(name, value, exit_code, text) HDO_##name = (value),

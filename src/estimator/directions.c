@@ -118,6 +118,10 @@ hdo_status hdo__estimate_slopes(const hdo_estimator *s, const hdo_objective *f, 
         u.hi = block.hi;
         for (int first = 0; first < s->rv && st == HDO_OK; first += HDO_DIRS_AT_ONCE) {
             int k = s->rv - first < HDO_DIRS_AT_ONCE ? s->rv - first : HDO_DIRS_AT_ONCE;
+            if (hdo__request_given_up(q)) {
+                st = HDO_E_STOPPED;
+                break;
+            }
             hdo__scale_directions(&u, first, k, w->team, scale);
             st = fn(ctx, &u, first, k, c);
             for (int r = 0; r < k; r++) c[r] /= (double)s->rv;

@@ -34,6 +34,10 @@ static hdo_status coord_estimate(const hdo_estimator *s, const hdo_objective *f,
     hdo_status st = f->ops->loss(f, q->batch, q->x, w, &info->loss, f->n_buf > 0 ? g + d : NULL);
     for (size_t first = 0; first < m && st == HDO_OK; first += HDO_DIRS_AT_ONCE) {
         int k = m - first < HDO_DIRS_AT_ONCE ? (int)(m - first) : HDO_DIRS_AT_ONCE;
+        if (hdo__request_given_up(q)) {
+            st = HDO_E_STOPPED;
+            break;
+        }
         st = hdo__objective_loss_many(f, q->batch, q->x, &u, (int)first, k, nu, w, c);
         for (int r = 0; r < k; r++) {
             size_t j = u.axes != NULL ? (size_t)hdo__perm_at(u.axes, first + (uint64_t)r) : first + (size_t)r;

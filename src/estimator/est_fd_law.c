@@ -33,7 +33,7 @@ static size_t law_work_bytes(const hdo_estimator *s, const hdo_objective *f, int
            2 * hdo__arena_round(k * sizeof(double)) + hdo__arena_round(HDO_DIRS_AT_ONCE * sizeof(double));
 }
 
-/* sum (k) = sum_r c_r y_r; returns sum_r c_r^2. */
+/* sum (k) = sum_r c_r y_r; returns sum_r c_r^2, or less than 0 when given up. */
 static double sum_slopes(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, const hdo_dirs *u,
                          const hdo_span *span, hdo_work *w, double *sum) {
     size_t mark = hdo__arena_mark(w->arena), k = (size_t)span->k;
@@ -43,6 +43,10 @@ static double sum_slopes(const hdo_estimator *s, const hdo_objective *f, const h
     memset(sum, 0, k * sizeof *sum);
     for (int first = 0; first < s->rv; first += most) {
         int n = s->rv - first < most ? s->rv - first : most;
+        if (hdo__request_given_up(q)) {
+            S2 = -1.0;
+            break;
+        }
         for (int r = 0; r < n; r++) hdo__dirs_fill(u, first + r, u->lo, k, y + (size_t)r * k);
         f->ops->span->diff(f, q->batch, span, nu, n, y, w, c);
         for (int r = 0; r < n; r++) {
@@ -66,7 +70,11 @@ static hdo_status law_block(const hdo_estimator *s, const hdo_objective *f, cons
     u.lo = block.lo;
     u.hi = block.hi;
     double *v = hdo__arena_doubles(w->arena, (size_t)span.k), *along = hdo__arena_doubles(w->arena, (size_t)span.k);
-    double S = sqrt(sum_slopes(s, f, q, &u, &span, w, v));
+    double S2 = sum_slopes(s, f, q, &u, &span, w, v), S = sqrt(S2);
+    if (S2 < 0.0) {
+        hdo__arena_rewind(w->arena, mark);
+        return HDO_E_STOPPED;
+    }
     hdo_stream z = u.s;
     z.sub = UINT32_MAX;
     hdo__rng_normal(z, block.lo, block.hi - block.lo, g + block.lo);

@@ -119,7 +119,8 @@ static hdo_status sim_estimate(const hdo_estimator *s, const hdo_objective *f, c
         j.hi = block.hi;
         j.pieces = (int)piece_count(block.hi - block.lo);
         j.live = sphere ? (double)hdo__count_outside(u.idle, block.lo, block.hi) : 0.0;
-        for (j.first = 0; j.first < s->rv; j.first += group) {
+        for (j.first = 0; j.first < s->rv && st == HDO_OK; j.first += group) {
+            if (hdo__request_given_up(q)) st = HDO_E_STOPPED;
             j.k = s->rv - j.first < group ? s->rv - j.first : group;
             add_group(&j, s->rv, w->team);
         }

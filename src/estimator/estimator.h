@@ -24,8 +24,14 @@ typedef struct hdo_request { /* one estimate */
     uint64_t seed;  /* address of the directions: seed, node, step */
     uint32_t node;
     int64_t step;
-    double eta; /* learning rate of this step, for nu = eta / sqrt(d) */
+    double eta;               /* learning rate of this step, for nu = eta / sqrt(d) */
+    bool (*hurry)(void *ctx); /* asked between chunks of directions: true gives up with HDO_E_STOPPED; may be NULL */
+    void *hurry_ctx;
 } hdo_request;
+
+static inline bool hdo__request_given_up(const hdo_request *q) {
+    return q->hurry != NULL && q->hurry(q->hurry_ctx);
+}
 
 typedef struct hdo_estimate_info {
     double loss;                    /* minibatch loss at x */

@@ -99,6 +99,7 @@ void hdo_run_destroy(hdo_run *r) {
     if (r->trace_fd >= 0) close(r->trace_fd);
     for (int k = 0; k < r->n_classes; k++) hdo__schedule_clear(&r->classes[k].schedule);
     hdo__async_destroy(r->async);
+    hdo__undo_clear(&r->undo);
     hdo__free(r->fresh);
     hdo__churn_clear(&r->churn);
     hdo__team_clear(&r->team);

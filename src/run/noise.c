@@ -35,7 +35,9 @@ static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int6
                      .seed = (uint64_t)r->config.seed,
                      .node = (uint32_t)node,
                      .step = FAR_STEP + number,
-                     .eta = r->lr[k] > 0.0 ? r->lr[k] : c->schedule.lr};
+                     .eta = r->lr[k] > 0.0 ? r->lr[k] : c->schedule.lr,
+                     .hurry = r->undo.X != NULL ? r->hooks.hurry : NULL,
+                     .hurry_ctx = r->hooks.ctx};
     hdo_estimate_info info = {0};
     hdo_status st = hdo__estimate(&c->estimator, r->objective, &q, w, g, &info);
     hdo__arena_rewind(w->arena, mark);

@@ -157,14 +157,16 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
     }
     for (int64_t k = 0; k < n_steps && r->stop == HDO_RUNNING && st == HDO_OK; k++) {
         double t0 = hdo__now_s();
+        int64_t before = r->step;
         bool own_time = r->config.mpi.async && r->transport->ranks > 1;
         st = own_time ? hdo__run_own_step(r, e) : hdo__run_step(r, e);
         double spent = hdo__now_s() - t0;
         r->step_s += spent;
         if (r->timed_steps++ == 0 || (r->timed_steps <= TIMED_STEPS && spent < r->timed_s)) r->timed_s = spent;
         if (r->timed_steps == TIMED_STEPS) r->quickest_s = r->timed_s;
-        if (st == HDO_OK && r->config.eval.trace && r->dir[0] != '\0' && !own_time) st = trace(r, e);
-        if (st == HDO_OK && hdo__run_due(r)) {
+        bool done = r->step > before; /* not given up */
+        if (st == HDO_OK && r->config.eval.trace && r->dir[0] != '\0' && !own_time && done) st = trace(r, e);
+        if (st == HDO_OK && hdo__run_due(r) && (done || !r->has_row || r->row.step != r->step)) {
             if (r->async != NULL) {
                 hdo__run_evaluate_own(r);
             } else {

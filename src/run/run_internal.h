@@ -4,6 +4,7 @@
  *
  *   wire.c     configuration -> objects       run.c       the loop          life.c   create, resume, destroy, views
  *   check.c    cross-field sense, names       step.c      a step            rundir.c folder, manifest, summary
+ *                                             undo.c      giving up a long step
  *                                             own_time.c  the same, where ranks do not wait for each other
  */
 #ifndef HDO_RUN_RUN_INTERNAL_H
@@ -42,6 +43,14 @@ typedef struct hdo_node_result { /* what a local step leaves behind for step.c t
     hdo_status status;
 } hdo_node_result;
 
+enum { HDO_UNDO_COUNTS = 6 };
+typedef struct hdo_undo { /* the state before a long step, see undo.c; X is NULL where steps are short */
+    float *X, *momentum, *y;
+    int64_t *batches, count[HDO_UNDO_COUNTS];
+    uint8_t *away;
+    double lr[HDO_CLASSES_MAX], rate[HDO_CLASSES_MAX], noise[HDO_CLASSES_MAX];
+} hdo_undo;
+
 struct hdo_run {
     hdo_config config;
     hdo_hooks hooks;
@@ -69,6 +78,7 @@ struct hdo_run {
     double start_loss; /* mean validation loss before the first step; NaN: not evaluated */
     int64_t step;
     int64_t interactions, bytes, forward, backward, jvp, cost;
+    hdo_undo undo;
 
     /* of the last step */
     hdo_node_result *result; /* (n): of local nodes, of all once the ranks have agreed */
@@ -150,6 +160,13 @@ hdo_status hdo__run_share_dir(hdo_run *r, hdo_status st, hdo_error *e); /* rank 
 
 /* Adds this rank's rows to the SHA-256 v, in node order (a step of a relay: life.c). ctx is the run. */
 void hdo__run_hash_rows(void *ctx, void *v, size_t first, size_t count);
+
+/* Giving up a long step (undo.c). */
+bool hdo__run_steps_are_long(const hdo_run *r);
+hdo_status hdo__undo_init(hdo_run *r);
+void hdo__undo_clear(hdo_undo *u);
+void hdo__undo_keep(hdo_run *r); /* before a step */
+void hdo__undo_step(hdo_run *r); /* back to it; the run is stopped */
 
 /* Simulated time of the nodes after a step (simclock.c). */
 void hdo__run_advance_clocks(hdo_run *r, const hdo_plan *plan);

@@ -52,9 +52,12 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
                      .seed = (uint64_t)r->config.seed,
                      .node = (uint32_t)node,
                      .step = r->step,
-                     .eta = r->lr[k]};
+                     .eta = r->lr[k],
+                     .hurry = r->undo.X != NULL ? r->hooks.hurry : NULL,
+                     .hurry_ctx = r->hooks.ctx};
     hdo_estimate_info info = {0};
-    res->status = c->estimator.ops->estimate(&c->estimator, r->objective, &q, w, g, &info);
+    res->status = hdo__request_given_up(&q) ? HDO_E_STOPPED
+                                            : c->estimator.ops->estimate(&c->estimator, r->objective, &q, w, g, &info);
     res->loss = info.loss;
     res->forward = info.forward;
     res->backward = info.backward;
@@ -262,12 +265,22 @@ unsigned hdo__run_opinion(const hdo_run *r) {
     return say;
 }
 
+/* Did a node, here or elsewhere, give up the step? */
+static bool given_up(const hdo_run *r) {
+    bool any = false;
+    for (int k = 0; k < r->n_active && r->undo.X != NULL; k++)
+        any = any || r->result[r->active[k]].status == HDO_E_STOPPED;
+    return any;
+}
+
 /* One step of HDO (Algorithm 1, or its synchronous form with a matching). */
 hdo_status hdo__run_step(hdo_run *r, hdo_error *e) {
     hdo_plan plan;
     hdo_status st = HDO_OK;
+    hdo__undo_keep(r);
     if (hdo__run_wants_noise(r)) st = hdo__run_measure_noise(r, e);
-    if (st != HDO_OK) return st;
+    if (st == HDO_E_STOPPED) hdo__undo_step(r);
+    if (st != HDO_OK) return st == HDO_E_STOPPED ? HDO_OK : st;
     churn(r);
     st = add_to_weighted_average(r, e);
     if (st != HDO_OK) return st;
@@ -285,6 +298,10 @@ hdo_status hdo__run_step(hdo_run *r, hdo_error *e) {
     r->said = hdo__run_opinion(r);
     st = tp->ops->agree(tp, HDO_OK, &r->said, r->result, sizeof *r->result, e);
     if (st != HDO_OK) return st;
+    if (given_up(r)) {
+        hdo__undo_step(r);
+        return HDO_OK;
+    }
     bool finite = hdo__run_collect(r, &st);
     if (st != HDO_OK)
         return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));

@@ -155,6 +155,7 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
     bool curve = r->config.mpi.async && r->config.eval.every > 0 && r->transport->ranks > 1;
     size_t matrices = (momentum ? 3u : 2u) + (curve ? 1u : 0u); /* models, and those that arrive */
+    if (hdo__run_steps_are_long(r)) matrices += momentum ? 2 : 1;
     hdo_status st = hdo__run_check_memory(r, matrices * cells * sizeof(float), scratch_bytes(r) * (size_t)threads, e);
     if (st != HDO_OK) return st;
     if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
@@ -175,10 +176,10 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     bool checked = r->config.mpi.async && r->config.eval.trace;
     if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
     if (curve) r->seen = hdo__alloc(cells * sizeof(float));
-    if ((momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL || r->trail == NULL ||
-        r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) || (weighted && r->y == NULL) ||
-        (fresh && r->fresh == NULL) || (checked && r->start == NULL) || (curve && r->seen == NULL) || r->own == NULL ||
-        r->mine == NULL || r->peer == NULL) {
+    if (hdo__undo_init(r) != HDO_OK || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
+        r->trail == NULL || r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) ||
+        (weighted && r->y == NULL) || (fresh && r->fresh == NULL) || (checked && r->start == NULL) ||
+        (curve && r->seen == NULL) || r->own == NULL || r->mine == NULL || r->peer == NULL) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
                          (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
     }
