@@ -6,14 +6,20 @@
  *
  * HDO_BLAS in the environment names another library file, or is "none".
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
+#include "hdo/config.h"
+#include "kernels/kernels.h"
 #include "kernels/mm.h"
 
+enum { LIBRARY_BYTES = 448 << 20 };                    /* OpenBLAS with 2 threads hangs with 300 MB and not with 450 */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* of the CBLAS standard */
 typedef void (*sgemm_fn)(int order, int ta, int tb, int M, int N, int K, float alpha, const float *A, int lda,
                          const float *B, int ldb, float beta, float *C, int ldc);
@@ -51,6 +57,25 @@ static void introduce(void *so, const char *file, char *name, size_t cap) {
     } else {
         snprintf(name, cap, "%s (threads as the library decides)", file);
     }
+}
+
+/* OpenBLAS takes hundreds of megabytes of address space when it is loaded, and where it gets none it waits for ever. */
+hdo_status hdo__kernels_check(int which, hdo_error *e) {
+    const char *asked = getenv("HDO_BLAS");
+    struct rlimit limit;
+    bool none = asked != NULL ? strcmp(asked, "none") == 0 : strcmp(HDO_BLAS, "none") == 0;
+    if (which == HDO_KERNELS_REF || none || sgemm != NULL || getrlimit(RLIMIT_AS, &limit) != 0 ||
+        limit.rlim_cur == RLIM_INFINITY)
+        return HDO_OK;
+    void *probe = mmap(NULL, LIBRARY_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (probe != MAP_FAILED) {
+        munmap(probe, LIBRARY_BYTES);
+        return HDO_OK;
+    }
+    return hdo__fail(e, HDO_E_MEMORY,
+                     "this process may use %.0f MB of address space (ulimit -v), but a BLAS library takes up to %d MB "
+                     "of it; raise the limit, or do without one (HDO_BLAS=none in the environment)",
+                     (double)limit.rlim_cur / 1048576.0, LIBRARY_BYTES >> 20);
 }
 
 bool hdo__blas_open(char *name, size_t cap) {

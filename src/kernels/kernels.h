@@ -79,6 +79,9 @@ typedef struct hdo_kernels {
 
 const hdo_kernels *hdo__kernels(int which); /* HDO_KERNELS_AUTO or HDO_KERNELS_REF */
 
+/* Refuses kernels whose library would not find the memory it takes when it is loaded. */
+hdo_status hdo__kernels_check(int which, hdo_error *e);
+
 /* Who does convolutions; a library only if it is loaded already, or can be and `load` asks for it. */
 void hdo__conv_name(const hdo_kernels *k, bool load, char *out, size_t cap);
 

@@ -93,3 +93,27 @@ refuses() { # refuses CODE TEXT COMMAND...
         ! ls out | grep tmp
     done
 }
+
+@test "too little address space for a BLAS library is a sentence, not a hang" {
+    run bash -c "ulimit -v 200000; timeout -s KILL 30 '$HDO' run demo $small -o out"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"ulimit -v"* ]]
+    run bash -c "ulimit -v 200000; HDO_BLAS=none timeout -s KILL 60 '$HDO' run demo $small --threads 1 -o out"
+    [ "$status" -eq 0 ]
+}
+
+@test "SIGTERM in the middle of a very long step saves the state before it" {
+    "$HDO" run demo $small --population 1fo+2zo --set population.zo.estimator=fd --set population.zo.rv=1000000000 -o out &
+    pid=$!
+    for _ in $(seq 200); do [ -s out/metrics.jsonl ] && break; sleep 0.05; done
+    sleep 0.2
+    kill -s TERM "$pid"
+    code=0
+    for _ in $(seq 200); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+    if kill -0 "$pid" 2>/dev/null; then kill -s KILL "$pid"; fi
+    wait "$pid" || code=$?
+    [ "$code" -eq 143 ]
+    jq -e '.outcome == "stopped" and .steps == 0' out/summary.json
+    [ -s out/checkpoints/step-000000000.safetensors ]
+    [ "$(grep -c . out/metrics.jsonl)" -eq 1 ]
+}
