@@ -28,6 +28,7 @@
 enum { POLL_MS = 50, LINE = 4096, PROCESSES_MAX = 8192, BEFORE_MAX = 64 };
 #define STILL_S 0.5  /* a longer look is our own standing still and counts as this */
 #define SPEAK_S 3.0  /* beyond the deadline: the ranks, which know more, speak first */
+#define START_S 1.5  /* likewise, while there are none */
 #define GRACE_S 2.0  /* from a broken job to a SIGKILL */
 #define ORDER_S 10.0 /* from another error: Open MPI takes more than 2 s to clear up after ranks that have ended */
 #define TERM_S 1.0   /* from our SIGTERM to a SIGKILL */
@@ -219,7 +220,7 @@ static void end_job(watch *s, double slice) {
 
 static void check_silence(watch *s, double slice) {
     s->silent_s += slice;
-    if (s->ending_s >= 0.0 || s->silent_s < s->w->deadline_s + SPEAK_S) return;
+    if (s->ending_s >= 0.0 || s->silent_s < s->w->deadline_s + (s->alive ? SPEAK_S : START_S)) return;
     if (s->alive) {
         fprintf(stderr,
                 "hdo: error: no sign of life from rank 0 for %g s (mpi.deadline_s): it, mpirun or the network between "
@@ -237,7 +238,7 @@ static void check_silence(watch *s, double slice) {
 
 /* mpirun is gone; nothing of it may stay. */
 static void clear_up(watch *s) {
-    bool killed = WIFSIGNALED(s->end.status);
+    bool killed = s->end.ended || WIFSIGNALED(s->end.status);
     for (double waited = killed ? ORPHAN_S : 0.0; waited < 20.0; waited += 1e-3 * POLL_MS) {
         while (waitpid(-1, NULL, WNOHANG) > 0) {}
         take_errors(s);

@@ -132,6 +132,13 @@ HDO_MPI=$other timeout 60 $launch -n 3 "$hdo" run demo $small --engine mpi -o x 
 [ $code -eq 5 ] && grep -q "started by the mpirun of $flavour, but HDO_MPI is $other" err && [ "$(grep -c . err)" -eq 1 ]
 ok $? "the plug-in of another MPI is refused in one sentence"
 
+timeout 60 $launch -n 2 "$hdo" run demo $small -o sims >out 2>err; code=$?
+[ $code -eq 2 ] && grep -q "has started 2 ranks, but engine is 'sim'" err && [ "$(grep -c error: err)" -eq 1 ] && [ ! -e sims ]
+ok $? "simulators under mpirun are refused"
+NO_COLOR='' TERM=xterm timeout 60 $launch -n 2 "$hdo" run demo ${small% -q --json} --engine mpi -o c1 2>&1 | cat >out
+NO_COLOR='' TERM=xterm timeout 60 "$hdo" run demo ${small% -q --json} --engine mpi --np 2 -o c2 2>&1 | cat >>out
+[ "$(grep -c "^completed" out)" -eq 2 ] && ! grep -q "$(printf '\033')" out; ok $? "no escape codes into a pipe"
+
 # ---- signals ----
 # A run that will not end by itself; its ranks are found by their environment. Only processes of this test, whose folder
 # is nobody else's, are ever sent a signal.
