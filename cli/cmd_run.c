@@ -56,8 +56,9 @@ typedef struct run_options {
     const char *command_line;
 } run_options;
 
-typedef struct run_view { /* what the row hook needs */
+typedef struct run_view { /* what the hooks need */
     cli_progress progress;
+    bool taking_up; /* a stored run: what is wrong with it is said even when quiet */
 } run_view;
 
 static void on_row(void *ctx, const hdo_row *row) {
@@ -65,8 +66,8 @@ static void on_row(void *ctx, const hdo_row *row) {
 }
 
 static void on_log(void *ctx, hdo_log_level level, const char *message) {
-    (void)ctx;
-    if (level == HDO_LOG_WARN) cli_warn(message);
+    const run_view *v = ctx;
+    if (level == HDO_LOG_WARN && (v->taking_up || !cli_quiet())) cli_warn(message);
     if (level == HDO_LOG_INFO) cli_note("%s", message);
 }
 
@@ -189,10 +190,11 @@ static int run_resumed(const run_options *o) {
     hdo_error e = {0};
     hdo_setting set[SETS_MAX];
     hdo_resume how = {.threads = o->threads, .n_set = resume_settings(o, set), .set = set};
-    run_view v;
+    run_view v = {.taking_up = true};
     hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked};
     hdo_run *r = NULL;
     if (hdo_run_resume(&r, o->resume, &how, &hooks, &e) != HDO_OK) return cli_fail(&e);
+    v.taking_up = false;
     const hdo_config *c = hdo_run_config(r);
     char label[HDO_NAME_MAX + 32];
     snprintf(label, sizeof label, "%s seed %lld", c->name, (long long)c->seed);
@@ -205,7 +207,7 @@ static int run_resumed(const run_options *o) {
 /* One run into dir (NULL: none). final, if not NULL, receives the last row. */
 static int run_once(const run_options *o, const hdo_config *c, const char *dir, bool print, hdo_row *final) {
     hdo_error e = {0};
-    run_view v;
+    run_view v = {.taking_up = false};
     hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked};
     char label[HDO_NAME_MAX + 32];
     snprintf(label, sizeof label, "%s seed %lld", c->name, (long long)c->seed);
