@@ -28,6 +28,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#pragma GCC visibility push(default) /* the project hides by default */
+
 enum { FDS = 4096 };
 static atomic_bool ours[FDS]; /* opened below the root */
 static _Atomic uint64_t *count;
