@@ -89,7 +89,7 @@ HDO_API hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, h
 /* Ends a run early: evaluates once more if the last evaluation is not of the present step. */
 HDO_API hdo_status hdo_run_stop(hdo_run *r, hdo_error *e);
 
-HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before the first evaluation */
+HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before this process evaluates */
 
 /* Keeps the rows of all evaluations from now on, for curves without files. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e);

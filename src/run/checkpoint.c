@@ -189,7 +189,7 @@ static hdo_status begin(hdo_run *r, draft *w, hdo_error *e) {
     snprintf(folder, sizeof folder, "%s/checkpoints", r->dir);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return hdo__fail(e, HDO_E_IO, "cannot create the folder '%s': %s", folder, strerror(errno));
-    st = hdo__state_head_of(r, &h, e);
+    hdo__state_head_of(r, &h);
     for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) {
         if (r->sinks[k]->ops->mark != NULL)
             st = r->sinks[k]->ops->mark(r->sinks[k], r->step, &h.mark[HDO_MARK_METRICS], e);

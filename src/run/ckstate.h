@@ -20,7 +20,9 @@ typedef struct hdo_state_head { /* what a state belongs to */
 } hdo_state_head;
 
 /* The head that r would write now, but for the marks. */
-hdo_status hdo__state_head_of(const hdo_run *r, hdo_state_head *h, hdo_error *e);
+void hdo__state_head_of(const hdo_run *r, hdo_state_head *h);
+/* Files besides the data that the run reads (weights, edges, schedules), once: r->inputs_sha256. */
+void hdo__run_hash_inputs(hdo_run *r);
 char *hdo__state_text(const hdo_run *r, const hdo_state_head *h); /* free it; NULL: out of memory */
 /* path is for messages. */
 hdo_status hdo__state_read_head(const char *json, const char *path, hdo_state_head *h, hdo_error *e);

@@ -125,7 +125,7 @@ int hdo_run_rank(const hdo_run *r) {
     return r->transport->rank;
 }
 const hdo_row *hdo_run_last_row(const hdo_run *r) {
-    return r->has_row ? &r->row : NULL;
+    return r->has_row && r->row.n_classes > 0 ? &r->row : NULL; /* none yet after a resume between two evaluations */
 }
 int64_t hdo_run_step(const hdo_run *r) {
     return r->step;

@@ -96,6 +96,7 @@ struct hdo_run {
     double timed_s, quickest_s;
     char dir[HDO_PATH_MAX];          /* run folder, or empty */
     char run_id[HDO_RUN_ID_LEN + 1]; /* random, of the run's folder: a checkpoint of another run is never taken */
+    char inputs_sha256[65];          /* of weights, edges and schedules; empty: none */
     int lock_fd;                     /* rank 0: holds the folder (lock.h), or -1 */
     double session_s;                /* when this process took the run up */
     double limit_s;                  /* seconds this process may spend on it; 0: as stop.time_s says */

@@ -21,6 +21,7 @@
 #include "hdo/hdo.h"
 #include "kernels/kernels.h"
 #include "run/ckfile.h"
+#include "run/ckstate.h"
 #include "run/lock.h"
 #include "run/run_internal.h"
 
@@ -327,6 +328,7 @@ hdo_status hdo__run_begin_dir(hdo_run *r, const char *command_line, hdo_error *e
     char path[HDO_PATH_MAX + 64];
     if (!hdo__random_hex(r->run_id, HDO_RUN_ID_LEN))
         return hdo__fail(e, HDO_E_IO, "no random number for the run's name: /dev/urandom cannot be read");
+    hdo__run_hash_inputs(r);
     hdo_status st = hdo__run_write_config(r, e);
     if (st == HDO_OK) {
         hdo__path_join(path, sizeof path, r->dir, "manifest.json");

@@ -147,3 +147,20 @@ load helper
     [ ! -e s/seed-1/run.lock ]
     [ "$(jq -r .outcome s/seed-0/summary.json)" = stopped ]
 }
+
+@test "seeds: damage makes no pool replace a run" {
+    "$HDO" run demo $small --set checkpoint.every=7 --seeds 0-1 -o s
+    want=$(jq -r .params_sha256 s/seed-0/summary.json)
+    id=$(jq -r .run_id s/seed-0/manifest.json)
+    printf 'x' | dd of=s/seed-0/checkpoints/step-000000020.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
+    run "$HDO" run --resume s -q
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"damaged"*"step 14"* ]]
+    [ "$want" = "$(jq -r .params_sha256 s/seed-0/summary.json)" ]
+    [ "$id" = "$(jq -r .run_id s/seed-0/manifest.json)" ]
+    sed -i 's/"step"/"stop"/' s/seed-0/metrics.jsonl
+    run "$HDO" run --resume s -q
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"metrics.jsonl' is damaged"* ]]
+    [ -e s/seed-0/checkpoints/step-000000014.safetensors ]
+}
