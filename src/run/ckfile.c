@@ -190,7 +190,7 @@ hdo_status hdo__ckfile_open(hdo_ckfile *f, const char *path, hdo_error *e) {
     hdo_status st = read_head(f->fd, path, &head, &len, &file_len, e);
     if (st == HDO_OK) {
         st = hdo__st_parse(head, len, file_len, path, &f->tensor, &f->n_tensors, &metadata, e);
-        if (st == HDO_E_DATA) hdo__error_prefix(e, "damaged");
+        if (st == HDO_E_DATA) hdo__error_prefix(e, "the checkpoint is damaged");
         if (st == HDO_OK) st = take_metadata(f, metadata, e);
         char *digits = digits_of(head, len);
         if (digits != NULL) memset(digits, '0', DIGITS);
