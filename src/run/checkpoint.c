@@ -189,6 +189,7 @@ static hdo_status begin(hdo_run *r, draft *w, hdo_error *e) {
     snprintf(folder, sizeof folder, "%s/checkpoints", r->dir);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return hdo__fail(e, HDO_E_IO, "cannot create the folder '%s': %s", folder, strerror(errno));
+    hdo__dir_sync_of(folder); /* its entry and those of the rows' files may be new */
     hdo__state_head_of(r, &h);
     for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) {
         if (r->sinks[k]->ops->mark != NULL)
