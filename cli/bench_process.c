@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "cmd_bench.h"
 
+#include <ftw.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
@@ -161,6 +162,13 @@ bool bench_process_has(const char *name) {
     return any;
 }
 
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *where) {
+    (void)s;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
 void bench_process_run(const bench_out *out, const char *name) {
     if (!bench_process_has(name)) return;
     const char *tmp = getenv("TMPDIR");
@@ -176,7 +184,5 @@ void bench_process_run(const bench_out *out, const char *name) {
     if (wanted(name, 0)) start_case(out, names[0], "whole process", version);
     if (wanted(name, 1)) start_case(out, names[1], "whole process, 32 nodes, one step", little);
     if (wanted(name, 2)) ranks_case(out, run);
-    char remove[320];
-    snprintf(remove, sizeof remove, "rm -rf '%s'", dir);
-    if (system(remove) != 0) cli_note("'%s' could not be removed", dir);
+    if (nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) cli_note("'%s' could not be removed", dir);
 }

@@ -9,10 +9,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "hdo/hdo.h"
 
-enum { EXIT_USAGE = 2, EXIT_DATA = 3, EXIT_DIVERGED = 4, EXIT_SIGINT = 130, EXIT_SIGTERM = 143 };
+enum {
+    EXIT_USAGE = 2,
+    EXIT_DATA = 3,
+    EXIT_DIVERGED = 4,
+    EXIT_WORKER_KILLED = 7, /* a signal ended the process of one of several runs */
+    EXIT_SIGINT = 130,
+    EXIT_SIGTERM = 143
+};
 
 typedef struct cli_command {
     const char *name;
@@ -46,6 +54,8 @@ int cli_fail(const hdo_error *e);
 int cli_usage_error(const char *command, const char *fmt, ...) HDO_PRINTF(2, 3); /* returns EXIT_USAGE */
 void cli_note(const char *fmt, ...) HDO_PRINTF(1, 2);                            /* a line on stderr, unless quiet */
 
+void cli_warn(const char *text); /* "hdo: warning: ..." on stderr, also when quiet */
+
 /* Flushes stdout; a full disk or a closed pipe becomes an exit code. Every command ends with it. */
 int cli_finish(int code);
 
@@ -72,8 +82,9 @@ hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e);
 /* Signals: the first SIGINT or SIGTERM asks for a stop at the end of the step, the second ends the process at once;
  * SIGUSR1 asks for a checkpoint. */
 void cli_catch_signals(void);
-int cli_signal(void);           /* 0, SIGINT or SIGTERM */
-bool cli_take_checkpoint(void); /* true once after each SIGUSR1 */
+int cli_signal(void);                   /* 0, SIGINT or SIGTERM */
+void cli_end_with_parent(pid_t parent); /* of a worker: its parent's death counts as a SIGTERM */
+bool cli_take_checkpoint(void);         /* true once after each SIGUSR1 */
 
 /* What to ask a run for between steps (hdo_hooks.asked): signals, and the stop file of `hdo run --np`. */
 unsigned cli_asked(void *ctx);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "pool.h"
+#include "seeds.h"
 
 static const char help_text[] =
     "Usage: hdo run CONFIG|PRESET [OPTIONS]\n\n"
@@ -20,10 +21,12 @@ static const char help_text[] =
     "  --threads N          threads (default: all CPUs this process may use); results do not depend on it\n"
     "  --init FILE          start from the weights in a safetensors file (same as --set model.weights=FILE)\n"
     "  --max-steps N        same as --set steps=N\n"
-    "  --max-time S         stop after S seconds\n"
+    "  --max-time S         stop after S seconds, with a checkpoint; of this session only, not stored\n"
     "  --eval-every N       same as --set eval.every=N\n"
     "  --allow-piecewise    complex-step accepts models with kinks: allow_piecewise=true for every class that uses it\n"
-    "  --resume DIR         continue the run stored in DIR from its newest checkpoint (no CONFIG, no other settings)\n"
+    "  --resume DIR         continue the run stored in DIR from its newest whole checkpoint, or all runs of --seeds in "
+    "it;\n"
+    "                       with --set: steps, eval.every, checkpoint.*, stop.*; with --seeds A-B: more seeds\n"
     "  --engine sim|mpi     all nodes in this process (default), or spread over the ranks of an MPI job: the same "
     "bits\n"
     "  --np N               with --engine mpi: start N ranks (not needed under mpirun or srun);  --hostfile FILE\n"
@@ -38,22 +41,24 @@ static const char help_text[] =
     "Every key with its meaning: hdo config help.\n\n"
     "Example: hdo run demo --population 8fo+24zo --seeds 0-4 -o runs/hybrid\n\nPresets:";
 
-enum { ARGS_MAX = 256 };
+enum { ARGS_MAX = 256, SETS_MAX = 64 };
 
 typedef struct run_options {
     const char *source, *population, *output, *resume;
-    int64_t threads; /* for --resume; 0: as stored */
+    int64_t threads;   /* for --resume; 0: as stored */
+    double max_time_s; /* 0: no limit of this session */
     const char *engine;
     cli_launch launch;
-    char *set[64];
+    char *set[SETS_MAX];
     int n_set;
     int64_t seed_first, seed_last; /* -1: from the configuration */
     bool json, dry_run, force, fetch, piecewise;
     const char *command_line;
 } run_options;
 
-typedef struct run_view { /* what the row hook needs */
+typedef struct run_view { /* what the hooks need */
     cli_progress progress;
+    bool taking_up; /* a stored run: what is wrong with it is said even when quiet */
 } run_view;
 
 static void on_row(void *ctx, const hdo_row *row) {
@@ -61,8 +66,9 @@ static void on_row(void *ctx, const hdo_row *row) {
 }
 
 static void on_log(void *ctx, hdo_log_level level, const char *message) {
-    (void)ctx;
-    if (level >= HDO_LOG_INFO) cli_note("%s%s", level == HDO_LOG_WARN ? "warning: " : "", message);
+    const run_view *v = ctx;
+    if (level == HDO_LOG_WARN && (v->taking_up || !cli_quiet())) cli_warn(message);
+    if (level == HDO_LOG_INFO) cli_note("%s", message);
 }
 
 static void print_group(const char *name, const hdo_group *g) {
@@ -141,6 +147,7 @@ static int exit_code(hdo_stop why) {
 static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print, const char *dir, hdo_row *final) {
     hdo_error e = {0};
     hdo_stop why = HDO_RUNNING;
+    hdo_run_limit_time(r, o->max_time_s);
     hdo_status st = cli_drive(r, 0, on_step, v, &why, &e);
     cli_progress_end(&v->progress);
     if (st == HDO_OK && dir != NULL) st = hdo_run_write_summary(r, &e);
@@ -167,12 +174,27 @@ static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print,
     return exit_code(why);
 }
 
+/* The settings of the command line that a stored run is to go on with. They point into text, which is cut up. */
+static int resume_settings(const run_options *o, hdo_setting *out) {
+    int n = 0;
+    for (int k = 0; k < o->n_set; k++) {
+        char *eq = strchr(o->set[k], '=');
+        if (eq == NULL || strncmp(o->set[k], "engine=", 7) == 0 || strncmp(o->set[k], "threads=", 8) == 0) continue;
+        *eq = '\0';
+        out[n++] = (hdo_setting){o->set[k], eq + 1};
+    }
+    return n;
+}
+
 static int run_resumed(const run_options *o) {
     hdo_error e = {0};
-    run_view v;
+    hdo_setting set[SETS_MAX];
+    hdo_resume how = {.threads = o->threads, .n_set = resume_settings(o, set), .set = set};
+    run_view v = {.taking_up = true};
     hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry};
     hdo_run *r = NULL;
-    if (hdo_run_resume(&r, o->resume, o->threads, &hooks, &e) != HDO_OK) return cli_fail(&e);
+    if (hdo_run_resume(&r, o->resume, &how, &hooks, &e) != HDO_OK) return cli_fail(&e);
+    v.taking_up = false;
     const hdo_config *c = hdo_run_config(r);
     char label[HDO_NAME_MAX + 32];
     snprintf(label, sizeof label, "%s seed %lld", c->name, (long long)c->seed);
@@ -185,7 +207,7 @@ static int run_resumed(const run_options *o) {
 /* One run into dir (NULL: none). final, if not NULL, receives the last row. */
 static int run_once(const run_options *o, const hdo_config *c, const char *dir, bool print, hdo_row *final) {
     hdo_error e = {0};
-    run_view v;
+    run_view v = {.taking_up = false};
     hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry};
     char label[HDO_NAME_MAX + 32];
     snprintf(label, sizeof label, "%s seed %lld", c->name, (long long)c->seed);
@@ -295,43 +317,80 @@ static int run_seeds_in_turn(const run_options *o, hdo_config *c, const char *di
 
 typedef struct seeds_ctx {
     const hdo_config *config;
-    int64_t first;
+    const int64_t *seed; /* of job k */
 } seeds_ctx;
 
 static hdo_status seed_config(void *ctx, int k, hdo_config *c, hdo_error *e) {
     const seeds_ctx *s = ctx;
     (void)e;
     *c = *s->config;
-    c->seed = s->first + k;
+    c->seed = s->seed[k];
     return HDO_OK;
 }
 
-static int run_seeds(const run_options *o, hdo_config *c, const char *dir) {
-    int n = (int)(o->seed_last - o->seed_first + 1);
-    cli_job *jobs = calloc((size_t)n, sizeof *jobs);
-    if (jobs == NULL) return 1;
-    for (int k = 0; k < n; k++) {
-        long long seed = (long long)o->seed_first + k;
-        jobs[k].force = o->force;
-        snprintf(jobs[k].label, sizeof jobs[k].label, "seed %lld", seed);
-        if (snprintf(jobs[k].dir, sizeof jobs[k].dir, "%s/seed-%lld", dir, seed) >= HDO_PATH_MAX) {
-            free(jobs);
-            return cli_usage_error("run", "the folder name '%.100s...' is too long", dir);
-        }
-    }
-    seeds_ctx ctx = {c, o->seed_first};
-    cli_pool pool = {.label = c->name,
-                     .workers = (int)c->threads,
-                     .command_line = o->command_line,
-                     .ctx = &ctx,
-                     .config = seed_config};
-    int code = cli_pool_run(&pool, jobs, n);
+/* Runs the jobs, and tells of them together. */
+static int run_pool(const run_options *o, const cli_pool *pool, cli_job *jobs, int n, const char *dir) {
+    int code = cli_pool_run(pool, jobs, n);
     group g = {0};
     for (int k = 0; k < n; k++) {
         if (jobs[k].done) collect(&g, &jobs[k].row, jobs[k].code);
     }
     if (g.loss.n > 0) print_seeds(&g, dir, o->json);
-    free(jobs);
+    return code;
+}
+
+static int run_seeds(const run_options *o, hdo_config *c, const char *dir) {
+    cli_seed_set seeds = {0};
+    hdo_error e = {0};
+    for (int64_t seed = o->seed_first; seed <= o->seed_last; seed++) {
+        if (!cli_seeds_add(&seeds, dir, seed, &e)) return cli_fail(&e);
+        seeds.job[seeds.n - 1].force = o->force;
+    }
+    if (!cli_seeds_note(dir, &seeds, &e)) {
+        cli_seeds_clear(&seeds);
+        return cli_fail(&e);
+    }
+    seeds_ctx ctx = {c, seeds.seed};
+    cli_pool pool = {.label = c->name,
+                     .workers = (int)c->threads,
+                     .command_line = o->command_line,
+                     .max_time_s = o->max_time_s,
+                     .ctx = &ctx,
+                     .config = seed_config};
+    int code = run_pool(o, &pool, seeds.job, seeds.n, dir);
+    cli_seeds_clear(&seeds);
+    return code;
+}
+
+/* Takes up all runs of a folder of seeds; --seeds adds to them. */
+static int resume_seeds(const run_options *o) {
+    cli_seed_set seeds = {0};
+    hdo_error e = {0};
+    hdo_setting set[SETS_MAX];
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return 1;
+    bool ok = cli_seeds_find(o->resume, &seeds, c, &e);
+    for (int64_t seed = o->seed_first; ok && seed >= 0 && seed <= o->seed_last; seed++)
+        ok = cli_seeds_add(&seeds, o->resume, seed, &e);
+    hdo_resume how = {.n_set = resume_settings(o, set), .set = set};
+    for (int k = 0; ok && k < how.n_set; k++) /* for seeds that are new */
+        ok = hdo_config_set(c, set[k].key, set[k].value, HDO_FROM_FLAG, &e) == HDO_OK;
+    if (ok) ok = cli_seeds_note(o->resume, &seeds, &e);
+    int code = ok ? 0 : cli_fail(&e);
+    if (ok) {
+        seeds_ctx ctx = {c, seeds.seed};
+        cli_pool pool = {.label = c->name,
+                         .workers = (int)o->threads,
+                         .command_line = o->command_line,
+                         .max_time_s = o->max_time_s,
+                         .n_set = how.n_set,
+                         .set = set,
+                         .ctx = &ctx,
+                         .config = seed_config};
+        code = run_pool(o, &pool, seeds.job, seeds.n, o->resume);
+    }
+    cli_seeds_clear(&seeds);
+    free(c);
     return code;
 }
 
@@ -403,6 +462,7 @@ static int parse(int argc, char **argv, run_options *o) {
                                           {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "ho:c:q", longs, NULL)) != -1;) {
         bool ok = true;
+        char *end;
         switch (c) {
         case 'h':
             fputs(help_text, stdout);
@@ -425,7 +485,11 @@ static int parse(int argc, char **argv, run_options *o) {
             break;
         case INIT: ok = add_short(o, "model.weights", optarg); break;
         case STEPS: ok = add_short(o, "steps", optarg); break;
-        case TIME: ok = add_short(o, "stop.time_s", optarg); break;
+        case TIME:
+            o->max_time_s = strtod(optarg, &end);
+            if (end == optarg || *end != '\0' || !(o->max_time_s > 0.0) || !isfinite(o->max_time_s))
+                return cli_usage_error("run", "--max-time takes a number of seconds; got '%s'", optarg);
+            break;
         case EVAL: ok = add_short(o, "eval.every", optarg); break;
         case PIECEWISE: o->piecewise = true; break;
         case ENGINE:
@@ -451,11 +515,11 @@ static int parse(int argc, char **argv, run_options *o) {
     }
     if (o->resume != NULL) {
         bool alone = optind == argc && o->source == NULL && o->output == NULL && o->population == NULL &&
-                     o->seed_first < 0 && !o->piecewise &&
-                     o->n_set == (o->threads > 0 ? 1 : 0) + (o->engine != NULL ? 1 : 0);
+                     !o->piecewise && !o->force && !o->dry_run;
         return alone ? -1
-                     : cli_usage_error("run", "--resume continues a run as it was: only --threads, --engine, --np, "
-                                              "--json and -q go with it");
+                     : cli_usage_error("run",
+                                       "--resume continues a stored run: --set, --max-steps, --max-time, "
+                                       "--eval-every, --seeds, --threads, --engine, --np, --json and -q go with it");
     }
     if (o->source == NULL && optind < argc) o->source = argv[optind++];
     if (optind < argc) return cli_usage_error("run", "one configuration at a time, but got '%s' too", argv[optind]);
@@ -519,7 +583,7 @@ int cmd_run(int argc, char **argv) {
         }
         if (rank > 0) cli_set_silent();
         cli_catch_signals();
-        return run_resumed(&o);
+        return !launched && cli_seeds_folder(o.resume) ? resume_seeds(&o) : run_resumed(&o);
     }
     hdo_config *c = malloc(sizeof *c);
     if (c == NULL) return 1;

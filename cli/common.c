@@ -4,6 +4,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +17,7 @@
 static bool g_quiet, g_silent;
 static const char *g_colour = "auto";
 static volatile sig_atomic_t g_signal, g_checkpoint;
+static pid_t g_parent; /* of a worker: ends with it; 0: none */
 
 void cli_set_quiet(bool quiet) {
     g_quiet = quiet;
@@ -73,6 +77,11 @@ void cli_note(const char *fmt, ...) {
     fputc('\n', stderr);
 }
 
+void cli_warn(const char *text) {
+    cli_style s = cli_style_for(stderr);
+    if (!g_silent) fprintf(stderr, "%shdo: warning:%s %s\n", s.bold, s.off, text);
+}
+
 int cli_finish(int code) {
     if (fflush(stdout) != 0 || ferror(stdout)) {
         if (errno == EPIPE) return code; /* hdo ... | head: the reader has seen enough */
@@ -118,6 +127,13 @@ int cli_signal(void) {
     return (int)g_signal;
 }
 
+void cli_end_with_parent(pid_t parent) {
+    g_parent = parent;
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* between two steps getppid is asked too: the parent may be gone already */
+#endif
+}
+
 bool cli_take_checkpoint(void) {
     bool asked = g_checkpoint != 0;
     g_checkpoint = 0;
@@ -126,6 +142,7 @@ bool cli_take_checkpoint(void) {
 
 unsigned cli_asked(void *ctx) {
     (void)ctx;
+    if (g_parent != 0 && g_signal == 0 && getppid() != g_parent) g_signal = SIGTERM; /* nobody waits for us any more */
     unsigned asked = g_signal != 0 ? HDO_ASK_STOP : 0;
     if (!cli_take_checkpoint()) return asked;
     const char *stop = getenv("HDO_MPI_STOP");

@@ -121,7 +121,7 @@ static pid_t start(args *a, bool open_mpi, const char *flavour, int *errors) {
 }
 
 int cli_launch_mpi(const cli_launch *l, int argc, char **argv) {
-    char self[4096], stop_file[256];
+    char self[4096], stop_dir[256], stop_file[288];
     args a;
     const char *flavour = hdo_mpi_flavour(), *tmp = getenv("TMPDIR");
     if (flavour == NULL) {
@@ -131,20 +131,27 @@ int cli_launch_mpi(const cli_launch *l, int argc, char **argv) {
     }
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     self[len > 0 ? len : 0] = '\0';
-    snprintf(stop_file, sizeof stop_file, "%.200s/hdo-stop-%ld", tmp != NULL ? tmp : "/tmp", (long)getpid());
+    /* In a folder of its own that nobody else may write: a name in a common folder could be there before us. */
+    snprintf(stop_dir, sizeof stop_dir, "%.200s/hdo-stop-XXXXXX", tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");
+    if (mkdtemp(stop_dir) == NULL) {
+        fprintf(stderr, "hdo: error: no folder for the stop file, '%s': %s\n", stop_dir, strerror(errno));
+        return 1;
+    }
+    snprintf(stop_file, sizeof stop_file, "%s/stop", stop_dir);
     setenv("HDO_MPI_STOP", stop_file, 1);
     setenv("HDO_MPI_BEAT", "1", 1);
     setenv("HDO_MPI_TERMINAL", isatty(STDOUT_FILENO) ? "1" : "0", 1);
-    unlink(stop_file);
     bool open_mpi = strcmp(flavour, "openmpi") == 0;
     build(&a, open_mpi, l, len > 0 ? self : "hdo", argc, argv);
     cli_watch w = {.deadline_s = l->deadline_s, .stop_file = stop_file};
     w.pid = start(&a, open_mpi, flavour, &w.errors);
     if (w.pid < 0) {
         fprintf(stderr, "hdo: error: mpirun could not be started: %s\n", strerror(errno));
+        rmdir(stop_dir);
         return EXIT_ENGINE;
     }
     cli_end end = cli_watch_job(&w);
     unlink(stop_file);
+    rmdir(stop_dir);
     return verdict(&end, l);
 }

@@ -36,12 +36,15 @@ static void usage(FILE *out) {
             "Usage: hdo COMMAND [ARGUMENTS]\n\nCommands:\n",
             hdo_version());
     for (const cli_command *c = cli_commands; c->name != NULL; c++) fprintf(out, "  %-10s %s\n", c->name, c->summary);
-    fprintf(out, "\nStart with:\n"
-                 "  hdo demo                                        a hybrid population in a minute\n"
-                 "  hdo run demo --population 8fo+24zo -o runs/a    one run of your own\n"
-                 "  hdo COMMAND --help                              everything about a command\n\n"
-                 "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 data missing or damaged, 4 diverged,\n"
-                 "5 engine, 6 objective, 130 and 143 after a signal with everything saved.\n");
+    fprintf(
+        out,
+        "\nStart with:\n"
+        "  hdo demo                                        a hybrid population in a minute\n"
+        "  hdo run demo --population 8fo+24zo -o runs/a    one run of your own\n"
+        "  hdo COMMAND --help                              everything about a command\n\n"
+        "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 data missing or damaged, 4 diverged,\n"
+        "5 engine, 6 objective, 7 a process of --seeds, sweep or paper was killed, 130 and 143 after a signal with\n"
+        "everything saved.\n");
 }
 
 static const cli_command *find(const char *name) {

@@ -73,7 +73,7 @@ typedef struct teller {
 
 static void on_log(void *ctx, hdo_log_level level, const char *text) {
     (void)ctx;
-    if (level >= HDO_LOG_WARN) cli_note("warning: %s", text);
+    if (level >= HDO_LOG_WARN) cli_warn(text);
 }
 
 static bool tell(int fd, const hdo_run *r, int64_t until, bool last, hdo_stop why) {
@@ -91,19 +91,18 @@ static void on_step(void *ctx, const hdo_run *r) {
     tell(t->fd, r, t->until, false, HDO_RUNNING);
 }
 
+/* A stored run is taken up or the job fails: nothing here removes one, unless `force` says so. */
 static hdo_status open_run(const state *s, int k, hdo_run **r, hdo_error *e) {
     const cli_job *job = &s->jobs[k];
     hdo_hooks hooks = {.log = on_log, .asked = cli_asked, .hurry = cli_hurry};
+    hdo_resume how = {.threads = s->threads, .n_set = s->p->n_set, .set = s->p->set};
+    if (job->resume) return hdo_run_resume(r, job->dir, &how, &hooks, e);
     hdo_config *c = malloc(sizeof *c);
     if (c == NULL) return HDO_E_MEMORY;
-    hdo_status st = job->resume ? hdo_run_resume(r, job->dir, s->threads, &hooks, e) : HDO_E_DATA;
-    if (st == HDO_E_DATA) { /* nothing to resume from: from the start */
-        *e = (hdo_error){0};
-        st = s->p->config(s->p->ctx, k, c, e);
-        c->threads = s->threads;
-        if (st == HDO_OK) st = hdo_run_create(r, c, &hooks, e);
-        if (st == HDO_OK) st = hdo_run_attach_dir(*r, job->dir, job->force || job->resume, s->p->command_line, e);
-    }
+    hdo_status st = s->p->config(s->p->ctx, k, c, e);
+    c->threads = s->threads;
+    if (st == HDO_OK) st = hdo_run_create(r, c, &hooks, e);
+    if (st == HDO_OK) st = hdo_run_attach_dir(*r, job->dir, job->force, s->p->command_line, e);
     free(c);
     return st;
 }
@@ -114,6 +113,7 @@ static int run_job(const state *s, int k, int fd) {
     hdo_stop why = HDO_RUNNING;
     teller t = {fd, s->jobs[k].until, cli_now_s()};
     hdo_status st = open_run(s, k, &r, &e);
+    if (st == HDO_OK) hdo_run_limit_time(r, s->p->max_time_s);
     if (st == HDO_OK) st = cli_drive(r, s->jobs[k].until, on_step, &t, &why, &e);
     if (st == HDO_OK) st = why == HDO_RUNNING ? hdo_run_save(r, &e) : hdo_run_write_summary(r, &e);
     int code = st != HDO_OK          ? cli_fail(&e)
@@ -131,7 +131,7 @@ static bool start(state *s, int slot) {
     int fds[2], k = s->next;
     if (pipe(fds) != 0) return false;
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t parent = getpid(), pid = fork();
     if (pid < 0) {
         close(fds[0]);
         close(fds[1]);
@@ -144,6 +144,7 @@ static bool start(state *s, int slot) {
         }
         cli_set_quiet(true);
         setpgid(0, 0); /* Ctrl-C reaches the parent alone, which passes it on once */
+        cli_end_with_parent(parent);
         _exit(run_job(s, k, fds[1]));
     }
     close(fds[1]);
@@ -183,7 +184,7 @@ static void end_job(state *s, worker *w) {
     cli_job *job = &s->jobs[w->job];
     int status = 0;
     while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR) continue;
-    job->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    job->code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_WORKER_KILLED;
     job->seconds = cli_now_s() - w->start_s;
     if (job->code != 0 && job->code != EXIT_DIVERGED) job->done = false;
     if (!job->done && job->code == 0) job->code = 1; /* ended well, but nothing was heard of it */
@@ -194,6 +195,12 @@ static void end_job(state *s, worker *w) {
     s->ended++;
     s->done_cost += cost_of(job);
     clear_line(s);
+    if (WIFSIGNALED(status)) {
+        fprintf(stderr,
+                "hdo: error: the process of '%s' was killed by signal %d (%s); its run is in %s and goes on with "
+                "--resume\n",
+                job->label, WTERMSIG(status), strsignal(WTERMSIG(status)), job->dir);
+    }
     if (s->p->ended != NULL) s->p->ended(s->p->ctx, w->job, job);
 }
 

@@ -13,7 +13,7 @@ typedef struct cli_job {
     char dir[HDO_PATH_MAX];
     char label[2 * HDO_NAME_MAX];
     double cost;   /* relative to other jobs, for the time left; 0 counts as 1 */
-    bool resume;   /* go on from the newest checkpoint in dir, if there is one */
+    bool resume;   /* go on with the run in dir; without a checkpoint, from its beginning */
     bool force;    /* replace what is in dir */
     int64_t until; /* pause after this step, with a checkpoint and without a summary; 0: run to the end */
 
@@ -29,6 +29,9 @@ typedef struct cli_pool {
     const char *label;        /* in front of the progress line */
     int workers;              /* processes at once; 0: one for each CPU */
     const char *command_line; /* for the manifests */
+    double max_time_s;        /* of each run, in this session; 0: as its configuration says */
+    int n_set;                /* settings to change in runs that are taken up (hdo_resume) */
+    const hdo_setting *set;
     void *ctx;
     /* The configuration of job k, called in its process. */
     hdo_status (*config)(void *ctx, int k, hdo_config *c, hdo_error *e);
@@ -37,7 +40,8 @@ typedef struct cli_pool {
 } cli_pool;
 
 /* Runs all jobs. Returns 0, EXIT_DIVERGED if the worst that happened is a divergence, 128 + signal after a signal
- * (running jobs have saved themselves), or the code of the job that failed (no new ones are started then). */
+ * (running jobs have saved themselves), or the code of the job that failed (no new ones are started then):
+ * EXIT_WORKER_KILLED if a signal ended its process. When this process dies, the others save and stop. */
 int cli_pool_run(const cli_pool *p, cli_job *jobs, int n);
 
 /* Advances r to its end, or to step `until` (0: none). Signals end it through its hook (cli_asked). */

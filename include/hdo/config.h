@@ -167,7 +167,7 @@ typedef struct hdo_sink_config {
 typedef struct hdo_stop_config {
     double loss;         /* stop when the mean validation loss falls to this; 0: never */
     double accuracy;     /* stop when the mean validation accuracy reaches this; 0: never */
-    double time_s;       /* stop after that many seconds of wall time; 0: never */
+    double time_s;       /* stop after that many seconds of wall time in this session; 0: never */
     hdo_choice diverged; /* mean loss that counts as diverged: relative(k) to the start | a number */
 } hdo_stop_config;
 

@@ -91,7 +91,7 @@ HDO_API hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, h
 /* Ends a run early: evaluates once more if the last evaluation is not of the present step. */
 HDO_API hdo_status hdo_run_stop(hdo_run *r, hdo_error *e);
 
-HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before the first evaluation */
+HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before this process evaluates */
 
 /* Keeps the rows of all evaluations from now on, for curves without files. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e);
@@ -126,17 +126,30 @@ HDO_API const char *hdo_mpi_flavour(void);
  * command_line goes to the manifest, may be NULL. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e);
 
-/* Writes a checkpoint of the present step into the run's folder (checkpoints/step-N.safetensors and .json) and drops
- * the oldest ones beyond checkpoint.keep. hdo_run_advance does this by itself as the configuration says. */
+/* Writes a checkpoint of the present step into the run's folder (checkpoints/step-N.safetensors) and drops the oldest
+ * ones beyond checkpoint.keep. hdo_run_advance does this by itself as the configuration says. */
 HDO_API hdo_status hdo_run_save(hdo_run *r, hdo_error *e);
 
-/* Continues the run stored in dir from its newest checkpoint, bit for bit: the configuration is the stored one, rows
- * after the checkpoint are dropped from metrics.jsonl and will be written again. threads: 0 keeps the stored setting.
- */
-HDO_API hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const hdo_hooks *hooks,
+typedef struct hdo_setting {
+    const char *key, *value;
+} hdo_setting;
+
+typedef struct hdo_resume { /* how to go on; all zero: as the run was */
+    int64_t threads;
+    int n_set;
+    const hdo_setting *set; /* settings to change: those the past does not depend on, for example more steps */
+} hdo_resume;
+
+/* Continues the run stored in dir from its newest whole checkpoint, bit for bit: rows after it are dropped from
+ * metrics.jsonl and will be written again. Damaged checkpoints are passed over, and a run without any starts from the
+ * beginning; both are said through hooks->log. Refused: data that changed, rows that are missing. how may be NULL. */
+HDO_API hdo_status hdo_run_resume(hdo_run **out, const char *dir, const hdo_resume *how, const hdo_hooks *hooks,
                                   hdo_error *e);
 
-/* Writes summary.json, and a last checkpoint unless the run diverged. */
+/* Ends the run after that many seconds from now on, as stop.time_s does, but only in this process: not stored. */
+HDO_API void hdo_run_limit_time(hdo_run *r, double seconds);
+
+/* Writes a last checkpoint, unless the run diverged, and summary.json. */
 HDO_API hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e);
 
 /* The configuration a run was wired from. Borrowed. */

@@ -22,8 +22,7 @@ static hdo_status write_all(int fd, const char *p, size_t len) {
     return HDO_OK;
 }
 
-/* Makes the rename itself durable; failure is not an error (some file systems cannot). */
-static void sync_parent(const char *path) {
+void hdo__dir_sync_of(const char *path) {
     char dir[PATH_CAP];
     snprintf(dir, sizeof dir, "%s", path);
     char *slash = strrchr(dir, '/');
@@ -32,17 +31,22 @@ static void sync_parent(const char *path) {
     } else {
         slash[slash == dir ? 1 : 0] = '\0';
     }
-    int fd = open(dir, O_RDONLY | O_DIRECTORY);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     (void)fsync(fd);
     close(fd);
+}
+
+int hdo__file_create(const char *path) {
+    unlink(path); /* of a killed process that had our number, or somebody's link */
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
 hdo_status hdo__file_write(const char *path, const void *data, size_t len, hdo_error *e) {
     char tmp[PATH_CAP];
     int n = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof tmp) return hdo__fail(e, HDO_E_IO, "the path '%.200s...' is too long", path);
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int fd = hdo__file_create(tmp);
     if (fd < 0) return hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path, strerror(errno));
     bool ok = write_all(fd, data, len) == HDO_OK && fsync(fd) == 0;
     int err = errno;
@@ -58,7 +62,7 @@ hdo_status hdo__file_write(const char *path, const void *data, size_t len, hdo_e
         unlink(tmp);
         return hdo__fail(e, HDO_E_IO, "writing '%s' failed: %s", path, strerror(err));
     }
-    sync_parent(path);
+    hdo__dir_sync_of(path);
     return HDO_OK;
 }
 
@@ -114,6 +118,16 @@ hdo_status hdo__dir_create(const char *path, hdo_error *e) {
         return hdo__fail(e, HDO_E_IO, "cannot create the folder '%s': a file of that name is in the way", path);
     }
     return HDO_OK;
+}
+
+bool hdo__random_hex(char *hex, size_t digits) {
+    unsigned char bytes[64];
+    size_t n = digits / 2 < sizeof bytes ? digits / 2 : sizeof bytes;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && read(fd, bytes, n) == (ssize_t)n;
+    if (fd >= 0) close(fd);
+    for (size_t i = 0; i < n && ok; i++) snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+    return ok;
 }
 
 bool hdo__path_exists(const char *path) {

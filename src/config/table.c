@@ -215,7 +215,8 @@ static const hdo_option checkpoint_options[] = {
 static const hdo_option stop_options[] = {
     REAL(T, loss, 0, 1e12, NULL, "stop when the mean validation loss falls to this; 0: never"),
     REAL(T, accuracy, 0, 1, NULL, "stop when the mean validation accuracy reaches this; 0: never"),
-    REAL(T, time_s, 0, SECONDS_MAX, "s", "stop after that much wall time, with a checkpoint; 0: never"),
+    REAL(T, time_s, 0, SECONDS_MAX, "s",
+         "stop after that much wall time since the run was started or resumed, with a checkpoint; 0: never"),
     NUMBER_OR(
         T, diverged, true, 0, 1e300, diverged_words,
         "a mean loss above this, or not finite, ends the run as diverged; relative(k): above the start by k times "

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "run/async.h"
+#include "run/lock.h"
 #include "run/run_internal.h"
 
 const char *hdo_stop_name(hdo_stop why) {
@@ -46,12 +47,13 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     if (r == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
     r->config = *c;
     r->log_fd = -1;
-    r->trace_fd = -1;
+    r->trace.fd = -1;
+    r->lock_fd = -1;
     r->saved_step = -1;
     r->start_loss = (double)NAN;
     if (hooks != NULL) r->hooks = *hooks;
     r->start_s = hdo__now_s();
-    r->saved_s = r->start_s;
+    r->saved_s = r->session_s = r->start_s;
     st = hdo__run_wire(r, e);
     if (r->transport != NULL) st = hdo__run_settle(r, st, e);
     if (st != HDO_OK) {
@@ -62,30 +64,8 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     return HDO_OK;
 }
 
-hdo_status hdo_run_resume(hdo_run **out, const char *dir, int64_t threads, const hdo_hooks *hooks, hdo_error *e) {
-    char path[HDO_PATH_MAX + 64];
-    *out = NULL;
-    if (strlen(dir) >= HDO_PATH_MAX - 64)
-        return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
-    hdo_config *c = hdo__alloc(sizeof *c);
-    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
-    hdo_config_default(c);
-    snprintf(path, sizeof path, "%s/config.yaml", dir);
-    hdo_status st = hdo_config_load(c, path, e);
-    hdo_config_as_base(c);
-    if (threads > 0) c->threads = threads;
-    int rank, ranks; /* the engine is that of this process, whatever the run was started with */
-    c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;
-    if (st == HDO_OK) st = hdo_run_create(out, c, hooks, e);
-    hdo__free(c);
-    if (st == HDO_OK) st = hdo__run_settle(*out, hdo__run_restore(*out, dir, e), e);
-    if (st == HDO_OK) st = (*out)->transport->rank == 0 ? hdo__run_open_logs(*out, e) : HDO_OK;
-    if (*out != NULL) st = hdo__run_share_dir(*out, st, e);
-    if (st != HDO_OK) {
-        hdo_run_destroy(*out);
-        *out = NULL;
-    }
-    return st;
+void hdo_run_limit_time(hdo_run *r, double seconds) {
+    r->limit_s = seconds;
 }
 
 const hdo_config *hdo_run_config(const hdo_run *r) {
@@ -96,7 +76,8 @@ void hdo_run_destroy(hdo_run *r) {
     if (r == NULL) return;
     for (int k = 0; k < r->n_sinks; k++) r->sinks[k]->ops->destroy(r->sinks[k]);
     if (r->log_fd >= 0) close(r->log_fd);
-    if (r->trace_fd >= 0) close(r->trace_fd);
+    hdo__linelog_close(&r->trace);
+    hdo__lock_drop(r->dir, r->lock_fd);
     for (int k = 0; k < r->n_classes; k++) hdo__schedule_clear(&r->classes[k].schedule);
     hdo__async_destroy(r->async);
     hdo__undo_clear(&r->undo);
@@ -145,7 +126,7 @@ int hdo_run_rank(const hdo_run *r) {
     return r->transport->rank;
 }
 const hdo_row *hdo_run_last_row(const hdo_run *r) {
-    return r->has_row ? &r->row : NULL;
+    return r->has_row && r->row.n_classes > 0 ? &r->row : NULL; /* none yet after a resume between two evaluations */
 }
 int64_t hdo_run_step(const hdo_run *r) {
     return r->step;

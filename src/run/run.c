@@ -24,6 +24,7 @@ hdo_status hdo__run_settle(hdo_run *r, hdo_status st, hdo_error *e) {
 hdo_status hdo__run_put_row(hdo_run *r, hdo_error *e) {
     hdo_status st = HDO_OK;
     r->has_row = true;
+    if (r->lock_fd >= 0) st = hdo__run_dir_stands(r, e);
     for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) st = r->sinks[k]->ops->row(r->sinks[k], &r->row, e);
     if (r->hooks.row != NULL && r->transport->rank == 0) r->hooks.row(r->hooks.ctx, &r->row);
     return st;
@@ -57,9 +58,7 @@ static hdo_status trace(hdo_run *r, hdo_error *e) {
                      "{\"step\": %lld, \"consensus/gamma\": %s, \"consensus/mg\": %s, \"train/loss\": %s}\n",
                      (long long)r->step, hdo_json_number(distance, gamma), hdo_json_number(r->mg, mg),
                      hdo_json_number(r->train_loss, loss));
-    if (r->trace_fd >= 0 && write(r->trace_fd, line, (size_t)n) != n) {
-        st = hdo__fail(e, HDO_E_IO, "writing trace.jsonl in '%s' failed", r->dir);
-    }
+    if (r->trace.fd >= 0) st = hdo__linelog_put(&r->trace, r->step, line, (size_t)n, e);
     return hdo__run_settle(r, st, e);
 }
 

@@ -2,15 +2,16 @@
  *
  * What a run is made of. Only the files of this folder see it; a part never receives an hdo_run.
  *
- *   wire.c     configuration -> objects       run.c       the loop          life.c   create, resume, destroy, views
+ *   wire.c     configuration -> objects       run.c       the loop          life.c   create, destroy, views
  *   check.c    cross-field sense, names       step.c      a step            rundir.c folder, manifest, summary
- *                                             undo.c      giving up a long step
- *                                             own_time.c  the same, where ranks do not wait for each other
+ *   checkpoint.c, ckfile.c, ckstate.c  saved  own_time.c  the same, where ranks do not wait for each other
+ *   resume.c, stored.c, lock.c        folder   undo.c      giving up a long step
  */
 #ifndef HDO_RUN_RUN_INTERNAL_H
 #define HDO_RUN_RUN_INTERNAL_H
 
 #include "base/json.h"
+#include "base/linelog.h"
 #include "base/team.h"
 #include "estimator/estimator.h"
 #include "hdo/run.h"
@@ -23,7 +24,7 @@
 #include "transport/transport.h"
 #include "update/update.h"
 
-enum { HDO_SINKS_MAX = 8 };
+enum { HDO_SINKS_MAX = 8, HDO_RUN_ID_LEN = 32 };
 
 typedef struct hdo_class { /* a class of nodes, wired */
     int first, count;      /* its nodes, numbered over the whole population */
@@ -102,11 +103,16 @@ struct hdo_run {
     double start_s, step_s, eval_s;
     int64_t timed_steps; /* the first few, on one thread, decide whether threads pay: see worth_threads */
     double timed_s, quickest_s;
-    char dir[HDO_PATH_MAX]; /* run folder, or empty */
-    char fingerprint[65];   /* of the final models, made by all ranks together when the run stops */
-    double wire[5];         /* over ranks: bytes and messages sent, seconds waited, most of one rank, bytes in common */
-    int64_t writer;         /* process id of rank 0, for temporary names */
-    int64_t saved_step;     /* of the last checkpoint; -1: none */
+    char dir[HDO_PATH_MAX];          /* run folder, or empty */
+    char run_id[HDO_RUN_ID_LEN + 1]; /* random, of the run's folder: a checkpoint of another run is never taken */
+    char inputs_sha256[65];          /* of weights, edges and schedules; empty: none */
+    int lock_fd;                     /* rank 0: holds the folder (lock.h), or -1 */
+    double session_s;                /* when this process took the run up */
+    double limit_s;                  /* seconds this process may spend on it; 0: as stop.time_s says */
+    char fingerprint[65];            /* of the final models, made by all ranks together when the run stops */
+    double wire[5];     /* over ranks: bytes and messages sent, seconds waited, most of one rank, bytes in common */
+    int64_t writer;     /* process id of rank 0, for temporary names */
+    int64_t saved_step; /* of the last checkpoint; -1: none */
     double saved_s;
     hdo_async *async;        /* NULL unless mpi.async, and before the first step */
     hdo_async_stats drifted; /* its statistics, at the end */
@@ -114,7 +120,7 @@ struct hdo_run {
     float *seen;             /* (count, ld): rows as they are evaluated while others change them; NULL unless async */
     double slow;             /* this rank takes that many times as long for its local steps; 1: as it is */
     int log_fd;              /* log.txt, or -1 */
-    int trace_fd;            /* trace.jsonl, or -1 */
+    hdo_linelog trace;       /* trace.jsonl, fd -1 unless it is written */
 };
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
@@ -137,15 +143,27 @@ hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t
 
 bool hdo__run_due(const hdo_run *r); /* is an evaluation due at this step? */
 
-/* Loads the newest checkpoint of dir into a freshly wired run (checkpoint.c). */
-hdo_status hdo__run_restore(hdo_run *r, const char *dir, hdo_error *e);
+/* Loads the checkpoint of that step into a freshly wired run (checkpoint.c). */
+hdo_status hdo__run_restore(hdo_run *r, const char *dir, int64_t step, hdo_error *e);
+hdo_status hdo__checkpoints_remove(const char *dir, hdo_error *e);
+void hdo__checkpoints_sweep(const char *dir);                  /* unfinished files of killed runs */
+void hdo__checkpoint_set_aside(const char *dir, int64_t step); /* renames it to ....damaged */
 
-void hdo__checkpoints_remove(const char *dir);
-/* Refuses a tensor file whose state file beside it says another format: its rows may have another order. */
-hdo_status hdo__checkpoint_format(const char *tensors_path, hdo_error *e);
+/* The folder (rundir.c). All of rank 0 only. */
+hdo_status hdo__run_lock_dir(hdo_run *r, const char *dir, hdo_error *e); /* also sets r->dir, sweeps, opens log.txt */
+hdo_status hdo__run_dir_stands(const hdo_run *r, hdo_error *e);          /* fails if it was removed or replaced */
+hdo_status hdo__run_begin_dir(hdo_run *r, const char *command_line, hdo_error *e); /* files of a new run */
+hdo_status hdo__run_open_rows(hdo_run *r, hdo_error *e); /* metrics.jsonl, trace.jsonl and the sinks, for appending */
+hdo_status hdo__run_remove_old(const char *dir, bool all, hdo_error *e); /* all: checkpoints and log.txt too */
+hdo_status hdo__run_write_config(const hdo_run *r, hdo_error *e);
 
-/* Opens metrics.jsonl, log.txt and trace.jsonl of r->dir for appending (rundir.c). */
-hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e);
+/* The configuration stored in a run folder: config.yaml if it is as it was written, otherwise that of the newest whole
+ * checkpoint, with a sentence in note (may be NULL). HDO_E_DATA if neither can be trusted (stored.c). */
+hdo_status hdo__stored_config_load(const char *dir, hdo_config *c, char *note, size_t note_cap, hdo_error *e);
+bool hdo__stored_config_sealed(const char *dir);    /* has config.yaml a checksum at all, right or wrong? */
+char *hdo__stored_config_text(const hdo_config *c); /* config.yaml: the dump and its checksum; free it */
+/* Do a and b differ in nothing but settings that do not touch the past of a run? */
+bool hdo__config_same_past(const hdo_config *a, const hdo_config *b);
 
 /* The member "revisions" of manifest and summary: of what the configuration uses (revisions.c). */
 void hdo__put_revisions(hdo_json *j, const hdo_config *c);

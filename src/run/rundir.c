@@ -3,6 +3,7 @@
  * The folder of a run: config.yaml (resolved), manifest.json (everything needed to rerun), metrics.jsonl, log.txt and,
  * at the end, summary.json. Files appear whole (base/file.h) or, for the two logs, line by line.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -19,6 +20,9 @@
 #include "base/simd.h"
 #include "hdo/hdo.h"
 #include "kernels/kernels.h"
+#include "run/ckfile.h"
+#include "run/ckstate.h"
+#include "run/lock.h"
 #include "run/run_internal.h"
 
 enum { SCHEMA_VERSION = 1 };
@@ -199,6 +203,7 @@ static hdo_status write_manifest(const hdo_run *r, const char *path, const char 
     hdo__json_text(&j, "build", HDO_BUILDTYPE);
     hdo__json_text(&j, "started", stamp);
     hdo__json_text(&j, "command", command_line);
+    hdo__json_text(&j, "run_id", r->run_id);
     hdo__json_int(&j, "seed", r->config.seed);
     hdo__json_int(&j, "d", (int64_t)r->objective->d);
     hdo__json_int(&j, "n", r->mixer.n);
@@ -215,75 +220,137 @@ static hdo_status write_manifest(const hdo_run *r, const char *path, const char 
     return st;
 }
 
-static hdo_status write_config(const hdo_run *r, const char *path, hdo_error *e) {
-    char *yaml = hdo_config_dump(&r->config, false);
+hdo_status hdo__run_write_config(const hdo_run *r, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    char *yaml = hdo__stored_config_text(&r->config);
     if (yaml == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the configuration text");
+    hdo__path_join(path, sizeof path, r->dir, "config.yaml");
     hdo_status st = hdo__file_write(path, yaml, strlen(yaml), e);
     free(yaml);
     return st;
 }
 
-/* A folder that holds a run is one with metrics or a summary in it. */
+/* A folder that holds a run is one with metrics, a summary, a configuration or a checkpoint in it. */
 static bool holds_run(const char *dir) {
     static const char *const marks[] = {"metrics.jsonl", "summary.json", "config.yaml"};
     char path[HDO_PATH_MAX + 64];
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
         if (hdo__path_join(path, sizeof path, dir, marks[i]) && hdo__path_exists(path)) return true;
     }
-    return false;
+    int64_t *steps;
+    int n = hdo__ckfile_list(dir, &steps);
+    free(steps);
+    return n > 0;
 }
 
-hdo_status hdo__run_open_logs(hdo_run *r, hdo_error *e) {
+/* ---- the folder while it is ours ---- */
+
+hdo_status hdo__run_dir_stands(const hdo_run *r, hdo_error *e) {
+    if (r->lock_fd < 0 || hdo__lock_stands(r->dir, r->lock_fd)) return HDO_OK;
+    return hdo__fail(e, HDO_E_IO, "the run folder '%s' was removed or replaced while the run was writing to it",
+                     r->dir);
+}
+
+/* Unfinished files of killed runs. Only names of ours: other programs may write here too. */
+static void sweep(const char *dir) {
+    static const char *const ours[] = {"config.yaml", "manifest.json", "summary.json", "metrics.csv"};
+    char path[HDO_PATH_MAX + 320];
+    DIR *d = opendir(dir);
+    for (struct dirent *f; d != NULL && (f = readdir(d)) != NULL;) {
+        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+            size_t len = strlen(ours[i]);
+            bool litter = strncmp(f->d_name, ours[i], len) == 0 && strncmp(f->d_name + len, ".tmp.", 5) == 0;
+            if (litter && hdo__path_join(path, sizeof path, dir, f->d_name)) unlink(path);
+        }
+    }
+    if (d != NULL) closedir(d);
+    hdo__checkpoints_sweep(dir);
+}
+
+static hdo_status open_log(hdo_run *r, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    if (r->log_fd >= 0) close(r->log_fd);
+    hdo__path_join(path, sizeof path, r->dir, "log.txt");
+    r->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (r->log_fd >= 0) return HDO_OK;
+    return hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path,
+                     errno == ELOOP ? "it is a symbolic link; remove it" : strerror(errno));
+}
+
+static hdo_status take_dir(hdo_run *r, const char *dir, hdo_error *e) {
+    bool sure;
+    if (strlen(dir) >= sizeof r->dir - 32)
+        return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
+    hdo_status st = hdo__lock_take(dir, &r->lock_fd, &sure, e);
+    if (st != HDO_OK) return st;
+    snprintf(r->dir, sizeof r->dir, "%s", dir);
+    if (!sure)
+        hdo__run_log(r, HDO_LOG_WARN, "'%s' cannot be locked on this file system: let one run at a time write it", dir);
+    sweep(dir);
+    return HDO_OK;
+}
+
+hdo_status hdo__run_lock_dir(hdo_run *r, const char *dir, hdo_error *e) {
+    hdo_status st = take_dir(r, dir, e);
+    return st == HDO_OK ? open_log(r, e) : st;
+}
+
+hdo_status hdo__run_open_rows(hdo_run *r, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
     int64_t resumed_at = r->step > 0 ? r->step : -1;
     hdo__path_join(path, sizeof path, r->dir, "metrics.jsonl");
     hdo_status st = hdo__sink_jsonl_create(&r->sinks[r->n_sinks], path, &r->config, e);
     if (st == HDO_OK) r->n_sinks++;
     if (st == HDO_OK) st = hdo__sinks_open(r->sinks, &r->n_sinks, HDO_SINKS_MAX, r->dir, &r->config, resumed_at, e);
-    if (st != HDO_OK) return st;
-    hdo__path_join(path, sizeof path, r->dir, "log.txt");
-    r->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (r->config.eval.trace) {
-        hdo__path_join(path, sizeof path, r->dir, "trace.jsonl");
-        r->trace_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (r->trace_fd < 0) return hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path, strerror(errno));
-    }
-    return HDO_OK;
+    if (st != HDO_OK || !r->config.eval.trace) return st;
+    hdo__path_join(path, sizeof path, r->dir, "trace.jsonl");
+    return hdo__linelog_open(&r->trace, path, e);
 }
 
-/* Removes what an earlier run left in the folder: only files of ours. */
-static void remove_run(const char *dir) {
-    static const char *const old[] = {"metrics.jsonl", "summary.json", "config.yaml",
-                                      "manifest.json", "log.txt",      "trace.jsonl"};
+/* Checkpoints go first and config.yaml last: a process that is killed in between leaves the old run without
+ * checkpoints, never the new one with old ones. */
+hdo_status hdo__run_remove_old(const char *dir, bool all, hdo_error *e) {
+    static const char *const old[] = {"summary.json", "metrics.jsonl", "trace.jsonl",
+                                      "log.txt",      "manifest.json", "config.yaml"};
     char path[HDO_PATH_MAX + 64];
-    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
-        if (hdo__path_join(path, sizeof path, dir, old[i])) unlink(path);
+    hdo_status st = all ? hdo__checkpoints_remove(dir, e) : HDO_OK;
+    if (st == HDO_OK) hdo__sinks_remove(dir);
+    for (size_t i = 0; i < sizeof old / sizeof old[0] && st == HDO_OK; i++) {
+        bool stays = !all && (strcmp(old[i], "log.txt") == 0 || strcmp(old[i], "config.yaml") == 0);
+        if (stays || !hdo__path_join(path, sizeof path, dir, old[i])) continue;
+        if (unlink(path) != 0 && errno != ENOENT)
+            st = hdo__fail(e, HDO_E_IO, "cannot remove '%s': %s", path, strerror(errno));
     }
-    hdo__sinks_remove(dir);
-    hdo__checkpoints_remove(dir);
+    return st;
+}
+
+hdo_status hdo__run_begin_dir(hdo_run *r, const char *command_line, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    if (!hdo__random_hex(r->run_id, HDO_RUN_ID_LEN))
+        return hdo__fail(e, HDO_E_IO, "no random number for the run's name: /dev/urandom cannot be read");
+    hdo__run_hash_inputs(r);
+    hdo_status st = hdo__run_write_config(r, e);
+    if (st == HDO_OK) {
+        hdo__path_join(path, sizeof path, r->dir, "manifest.json");
+        st = write_manifest(r, path, command_line, e);
+    }
+    if (st == HDO_OK) st = open_log(r, e);
+    if (st == HDO_OK) st = hdo__run_open_rows(r, e);
+    return st;
 }
 
 static hdo_status make_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
-    char path[HDO_PATH_MAX + 64];
-    if (strlen(dir) >= sizeof r->dir - 32)
-        return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
-    if (holds_run(dir)) {
-        if (!force) {
-            return hdo__fail(e, HDO_E_CONFIG,
-                             "'%s' already holds a run; choose another folder with -o, or --force to replace it", dir);
-        }
-        remove_run(dir);
-    }
     hdo_status st = hdo__dir_create(dir, e);
+    if (st == HDO_OK) st = take_dir(r, dir, e);
     if (st != HDO_OK) return st;
-    snprintf(r->dir, sizeof r->dir, "%s", dir);
-    hdo__path_join(path, sizeof path, dir, "config.yaml");
-    st = write_config(r, path, e);
-    if (st == HDO_OK) {
-        hdo__path_join(path, sizeof path, dir, "manifest.json");
-        st = write_manifest(r, path, command_line, e);
+    if (holds_run(dir) && !force) {
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "'%s' already holds a run; go on with it with --resume, choose another folder with -o, or "
+                         "--force to replace it",
+                         dir);
     }
-    if (st == HDO_OK) st = hdo__run_open_logs(r, e);
+    if (force) st = hdo__run_remove_old(dir, true, e);
+    if (st == HDO_OK) st = hdo__run_begin_dir(r, command_line, e);
     if (st == HDO_OK && r->mixer.n > 1) {
         char text[512];
         hdo__spectrum_text(&r->mixer, &r->spectrum, text, sizeof text);
@@ -325,17 +392,20 @@ hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const cha
 
 static hdo_status write_summary(hdo_run *r, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
+    hdo_status st = hdo__run_dir_stands(r, e);
+    if (st != HDO_OK) return st;
     char *text = hdo_run_summary(r);
     if (text == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the summary");
     hdo__path_join(path, sizeof path, r->dir, "summary.json");
-    hdo_status st = hdo__file_write(path, text, strlen(text), e);
+    st = hdo__file_write(path, text, strlen(text), e);
     free(text);
     return st;
 }
 
+/* The checkpoint first: where there is a summary, the models it speaks of are there too. */
 hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
     if (r->dir[0] == '\0') return HDO_OK;
-    hdo_status st = hdo__run_settle(r, r->transport->rank == 0 ? write_summary(r, e) : HDO_OK, e);
-    if (st == HDO_OK && r->stop != HDO_DIVERGED && r->saved_step != r->step) st = hdo_run_save(r, e);
-    return st;
+    hdo_status st = r->stop != HDO_DIVERGED && r->saved_step != r->step ? hdo_run_save(r, e) : HDO_OK;
+    if (st != HDO_OK) return st;
+    return hdo__run_settle(r, r->transport->rank == 0 ? write_summary(r, e) : HDO_OK, e);
 }

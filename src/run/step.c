@@ -258,8 +258,9 @@ _Static_assert((int)HDO_ASK_STOP == (int)HDO_SAY_STOP && (int)HDO_ASK_SAVE == (i
                "two names, one meaning");
 unsigned hdo__run_opinion(const hdo_run *r) {
     unsigned say = r->hooks.asked != NULL ? r->hooks.asked(r->hooks.ctx) & (HDO_SAY_STOP | HDO_SAY_SAVE) : 0;
-    double now = hdo__now_s(), limit = r->config.stop.time_s, every = r->config.checkpoint.every_s;
-    if (limit > 0.0 && now - r->start_s > limit) say |= HDO_SAY_TIMEOUT;
+    double now = hdo__now_s(), limit = r->limit_s > 0.0 ? r->limit_s : r->config.stop.time_s,
+           every = r->config.checkpoint.every_s;
+    if (limit > 0.0 && now - r->session_s > limit) say |= HDO_SAY_TIMEOUT;
     if (every > 0.0 && now - r->saved_s >= every) say |= HDO_SAY_SAVE;
     if (r->transport->rank != 0) say &= ~(unsigned)HDO_SAY_SAVE; /* a signal comes to all, not in the same step */
     return say;

@@ -2,6 +2,7 @@
 #ifndef HDO_SINK_SINK_H
 #define HDO_SINK_SINK_H
 
+#include "base/linelog.h"
 #include "base/status.h"
 #include "hdo/run.h"
 
@@ -10,6 +11,9 @@ typedef struct hdo_sink hdo_sink;
 typedef struct hdo_sink_ops {
     const char *name;
     hdo_status (*row)(hdo_sink *s, const hdo_row *row, hdo_error *e);
+    /* Before a checkpoint of that step: brings the rows to the disk. metrics.jsonl also marks them, without the row of
+     * the step itself, which a resumed run evaluates again. NULL: nothing to do. */
+    hdo_status (*mark)(hdo_sink *s, int64_t step, hdo_linemark *out, hdo_error *e);
     void (*destroy)(hdo_sink *s);
 } hdo_sink_ops;
 

@@ -68,13 +68,20 @@ static hdo_status csv_row(hdo_sink *s, const hdo_row *row, hdo_error *e) {
     return write_line(c, e);
 }
 
+static hdo_status csv_mark(hdo_sink *s, int64_t step, hdo_linemark *out, hdo_error *e) {
+    const csv *c = (const csv *)s;
+    (void)step;
+    (void)out;
+    return fsync(c->fd) == 0 ? HDO_OK : hdo__fail(e, HDO_E_IO, "writing '%s' failed: %s", c->path, strerror(errno));
+}
+
 static void csv_destroy(hdo_sink *s) {
     csv *c = (csv *)s;
     if (c->fd >= 0) close(c->fd);
     hdo__free(c);
 }
 
-static const hdo_sink_ops csv_ops = {.name = "csv", .row = csv_row, .destroy = csv_destroy};
+static const hdo_sink_ops csv_ops = {.name = "csv", .row = csv_row, .mark = csv_mark, .destroy = csv_destroy};
 
 /* Keeps the header and the lines up to last_step of the file as it is, whole lines only. */
 static hdo_status cut_back(csv *c, int64_t last_step, hdo_error *e) {
@@ -101,7 +108,7 @@ static hdo_status cut_back(csv *c, int64_t last_step, hdo_error *e) {
 static hdo_status csv_start(csv *c, const hdo_config *config, int64_t last_step, hdo_error *e) {
     hdo_status st = last_step >= 0 ? cut_back(c, last_step, e) : HDO_OK;
     if (st != HDO_OK) return st;
-    c->fd = open(c->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (last_step < 0 ? O_TRUNC : 0), 0666);
+    c->fd = open(c->path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | (last_step < 0 ? O_TRUNC : 0), 0666);
     if (c->fd < 0) return hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", c->path, strerror(errno));
     if (lseek(c->fd, 0, SEEK_END) > 0) return HDO_OK; /* the header is there */
     hdo_row row = {.n_classes = config->n_classes};

@@ -3,10 +3,7 @@
  * metrics.jsonl: one object per evaluation. Figures that depend on the speed of the machine are kept apart under
  * "time", so that the rest of two equal runs is equal byte for byte.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/json.h"
@@ -15,8 +12,7 @@
 
 typedef struct jsonl {
     hdo_sink base;
-    int fd;
-    char path[HDO_PATH_MAX];
+    hdo_linelog log;
     char class_name[HDO_CLASSES_MAX][HDO_NAME_MAX];
     hdo_json text;
     bool clock; /* which half of the table is being written */
@@ -44,39 +40,36 @@ static hdo_status jsonl_row(hdo_sink *s, const hdo_row *row, hdo_error *e) {
     hdo__metric_each(row, (const char(*)[HDO_NAME_MAX])j->class_name, emit, j);
     hdo__json_end(&j->text, '}');
     hdo__json_end(&j->text, '}');
-    if (j->text.failed) return hdo__fail(e, HDO_E_MEMORY, "out of memory while writing '%s'", j->path);
+    if (j->text.failed) return hdo__fail(e, HDO_E_MEMORY, "out of memory while writing '%s'", j->log.path);
     j->text.text[j->text.len] = '\n'; /* over the terminator: the line goes out in one piece */
-    ssize_t n = write(j->fd, j->text.text, j->text.len + 1);
+    hdo_status st = hdo__linelog_put(&j->log, row->step, j->text.text, j->text.len + 1, e);
     j->text.text[j->text.len] = '\0';
-    if (n != (ssize_t)(j->text.len + 1)) {
-        return hdo__fail(e, HDO_E_IO, "writing '%s' failed: %s", j->path, n < 0 ? strerror(errno) : "the disk is full");
-    }
-    return HDO_OK;
+    return st;
+}
+
+static hdo_status jsonl_mark(hdo_sink *s, int64_t step, hdo_linemark *out, hdo_error *e) {
+    return hdo__linelog_mark(&((jsonl *)s)->log, step, out, e);
 }
 
 static void jsonl_destroy(hdo_sink *s) {
     jsonl *j = (jsonl *)s;
-    close(j->fd);
+    hdo__linelog_close(&j->log);
     hdo__json_clear(&j->text);
     hdo__free(j);
 }
 
-static const hdo_sink_ops jsonl_ops = {.name = "jsonl", .row = jsonl_row, .destroy = jsonl_destroy};
+static const hdo_sink_ops jsonl_ops = {.name = "jsonl", .row = jsonl_row, .mark = jsonl_mark, .destroy = jsonl_destroy};
 
 hdo_status hdo__sink_jsonl_create(hdo_sink **out, const char *path, const hdo_config *c, hdo_error *e) {
     jsonl *j = hdo__alloc(sizeof *j);
     if (j == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", path);
     j->base.ops = &jsonl_ops;
-    size_t len = strlen(path);
-    memcpy(j->path, path, len < sizeof j->path ? len + 1 : sizeof j->path - 1);
     for (int k = 0; k < c->n_classes; k++) memcpy(j->class_name[k], c->population[k].name, HDO_NAME_MAX);
     hdo__json_init(&j->text, false);
-    j->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (j->fd < 0) {
-        int err = errno;
-        hdo__json_clear(&j->text);
-        hdo__free(j);
-        return hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path, strerror(err));
+    hdo_status st = hdo__linelog_open(&j->log, path, e);
+    if (st != HDO_OK) {
+        jsonl_destroy(&j->base);
+        return st;
     }
     *out = &j->base;
     return HDO_OK;

@@ -4,8 +4,6 @@
  * samples are grouped by their class and each group is asked once for every class: "how many of you look like c?" The
  * number of passes is that of the classes; nothing inside a model has to be opened.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +18,9 @@
 #include "hdo/eval.h"
 #include "objective/objective.h"
 #include "objective/weights.h"
+#include "run/ckfile.h"
+#include "run/ckstate.h"
 #include "run/run_internal.h"
-
-enum { PATH_CAP = HDO_PATH_MAX + 96 };
 
 /* ---- where the model is ---- */
 
@@ -31,55 +29,40 @@ static bool is_folder(const char *path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* The newest checkpoint of a run folder; -1: none. */
-static int64_t newest(const char *dir) {
-    char path[PATH_CAP];
-    int64_t best = -1;
-    if (!hdo__path_join(path, sizeof path, dir, "checkpoints")) return -1;
-    DIR *d = opendir(path);
-    for (struct dirent *ent; d != NULL && (ent = readdir(d)) != NULL;) {
-        long long s;
-        int end = 0;
-        if (sscanf(ent->d_name, "step-%lld.safetensors%n", &s, &end) == 1 && end > 0 && ent->d_name[end] == '\0' &&
-            s > best)
-            best = s;
-    }
-    if (d != NULL) closedir(d);
-    return best;
-}
-
-hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
-    char path[PATH_CAP];
-    if (strlen(source) >= HDO_PATH_MAX) return hdo__fail(e, HDO_E_CONFIG, "the name '%.100s...' is too long", source);
-    if (is_folder(source)) {
-        snprintf(path, sizeof path, "%s/config.yaml", source);
-        if (!hdo__path_exists(path))
-            return hdo__fail(e, HDO_E_DATA, "'%s' is not a run: it has no config.yaml", source);
-    } else { /* RUN/checkpoints/step-N.safetensors */
-        const char *slash = strrchr(source, '/');
-        snprintf(path, sizeof path, "%.*s/../config.yaml", slash != NULL ? (int)(slash - source) : 1,
-                 slash != NULL ? source : ".");
-        if (!hdo__path_exists(path)) return hdo__fail(e, HDO_E_DATA, "'%s' does not lie in a run folder", source);
-    }
+/* A checkpoint by itself holds the configuration of its run. */
+static hdo_status checkpoint_config(const char *path, hdo_config *c, hdo_error *e) {
+    hdo_ckfile f;
+    hdo_status st = hdo__ckfile_open_whole(&f, path, e);
+    if (st != HDO_OK) return st;
     hdo_config_default(c);
-    hdo_status st = hdo_config_load(c, path, e);
+    st = hdo_config_load_text(c, path, f.config, strlen(f.config), e);
     hdo_config_as_base(c);
+    hdo__ckfile_close(&f);
     return st;
 }
 
-/* ---- the model itself ---- */
-
-static bool read_at(int fd, void *buf, size_t len, uint64_t off) {
-    for (char *p = buf; len > 0;) {
-        ssize_t n = pread(fd, p, len, (off_t)off);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        p += n;
-        off += (uint64_t)n;
-        len -= (size_t)n;
-    }
-    return true;
+static bool holds_checkpoint(const char *path) {
+    hdo_st_tensor *t;
+    int n, fd;
+    if (hdo__st_open(path, &fd, &t, &n, NULL, NULL) != HDO_OK) return false;
+    bool yes = hdo__st_find(t, n, "params") != NULL && hdo__st_find(t, n, "batches") != NULL;
+    close(fd);
+    free(t);
+    return yes;
 }
+
+hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
+    if (strlen(source) >= HDO_PATH_MAX - 64)
+        return hdo__fail(e, HDO_E_CONFIG, "the name '%.100s...' is too long", source);
+    if (is_folder(source)) {
+        hdo_status st = hdo__stored_config_load(source, c, NULL, 0, e);
+        return st == HDO_E_CONFIG ? HDO_E_DATA : st;
+    }
+    if (holds_checkpoint(source)) return checkpoint_config(source, c, e);
+    return hdo__fail(e, HDO_E_DATA, "'%s' is neither a run folder nor a checkpoint", source);
+}
+
+/* ---- the model itself ---- */
 
 /* One row of params (n, len), or the mean of all. */
 static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t node, const char *path, float *x,
@@ -93,7 +76,7 @@ static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t 
     hdo_status st =
         row == NULL || sum == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for the models of '%s'", path) : HDO_OK;
     for (int64_t i = first; i < last && st == HDO_OK; i++) {
-        if (!read_at(fd, row, len * sizeof *row, t->off + (uint64_t)i * len * sizeof *row)) {
+        if (!hdo__read_at(fd, row, len * sizeof *row, t->off + (uint64_t)i * len * sizeof *row)) {
             st = hdo__fail(e, HDO_E_DATA, "reading '%s' failed", path);
         } else {
             hdo__accumulate(len, row, sum);
@@ -105,28 +88,23 @@ static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t 
     return st;
 }
 
-static hdo_status load_checkpoint(const hdo_objective *f, const char *path, int64_t node, float *x, hdo_evaluation *out,
+/* Of an open and verified checkpoint, which is closed. */
+static hdo_status load_checkpoint(const hdo_objective *f, hdo_ckfile *ck, int64_t node, float *x, hdo_evaluation *out,
                                   hdo_error *e) {
-    hdo_st_tensor *t;
-    int n, fd;
-    long long step = -1;
-    hdo_status st = hdo__checkpoint_format(path, e);
-    if (st == HDO_OK) st = hdo__st_open(path, &fd, &t, &n, NULL, e);
-    if (st != HDO_OK) return st;
-    const hdo_st_tensor *p = hdo__st_find(t, n, "params");
+    hdo_state_head h;
+    hdo_status st = hdo__state_read_head(ck->state, ck->path, &h, e);
+    const hdo_st_tensor *p = hdo__st_find(ck->tensor, ck->n_tensors, "params");
     size_t len = f->d + f->n_buf;
-    if (p == NULL || strcmp(p->dtype, "F32") != 0 || p->n_dim != 2 || p->dim[1] != (int64_t)len) {
-        st = hdo__fail(e, HDO_E_DATA, "'%s' holds models of %lld numbers, but this one has %zu", path,
+    if (st == HDO_OK && (p == NULL || strcmp(p->dtype, "F32") != 0 || p->n_dim != 2 || p->dim[1] != (int64_t)len)) {
+        st = hdo__fail(e, HDO_E_DATA, "'%s' holds models of %lld numbers, but this one has %zu", ck->path,
                        p != NULL && p->n_dim == 2 ? (long long)p->dim[1] : 0, len);
-    } else {
-        st = read_rows(fd, p, len, node, path, x, e);
-        out->n = p->dim[0];
     }
-    const char *slash = strrchr(path, '/');
-    sscanf(slash != NULL ? slash + 1 : path, "step-%lld", &step);
-    out->step = step;
-    close(fd);
-    free(t);
+    if (st == HDO_OK) {
+        st = read_rows(ck->fd, p, len, node, ck->path, x, e);
+        out->n = p->dim[0];
+        out->step = h.step;
+    }
+    hdo__ckfile_close(ck);
     return st;
 }
 
@@ -142,30 +120,15 @@ static hdo_status load_weights(const hdo_objective *f, const char *path, int cla
     return st;
 }
 
-static bool holds_checkpoint(const char *path) {
-    hdo_st_tensor *t;
-    int n, fd;
-    if (hdo__st_open(path, &fd, &t, &n, NULL, NULL) != HDO_OK) return false;
-    bool yes = hdo__st_find(t, n, "params") != NULL && hdo__st_find(t, n, "batches") != NULL;
-    close(fd);
-    free(t);
-    return yes;
-}
-
 static hdo_status load_model(const hdo_objective *f, const char *source, const hdo_eval_options *o, int classes,
                              float *x, hdo_evaluation *out, hdo_error *e) {
-    char path[PATH_CAP];
-    if (is_folder(source)) {
-        int64_t step = newest(source);
-        if (step < 0)
-            return hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint: a run that diverged at once keeps none", source);
-        snprintf(out->kind, sizeof out->kind, "run");
-        snprintf(path, sizeof path, "%s/checkpoints/step-%09lld.safetensors", source, (long long)step);
-        return load_checkpoint(f, path, o->node, x, out, e);
-    }
-    if (holds_checkpoint(source)) {
-        snprintf(out->kind, sizeof out->kind, "checkpoint");
-        return load_checkpoint(f, source, o->node, x, out, e);
+    bool folder = is_folder(source);
+    if (folder || holds_checkpoint(source)) {
+        hdo_ckfile ck;
+        hdo_status st = folder ? hdo__ckfile_open_newest(&ck, source, out->note, sizeof out->note, e)
+                               : hdo__ckfile_open_whole(&ck, source, e);
+        snprintf(out->kind, sizeof out->kind, folder ? "run" : "checkpoint");
+        return st == HDO_OK ? load_checkpoint(f, &ck, o->node, x, out, e) : st;
     }
     snprintf(out->kind, sizeof out->kind, "weights");
     if (o->node >= 0)

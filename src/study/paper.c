@@ -19,6 +19,7 @@
 #include "hdo/hdo.h"
 #include "hdo/paper.h"
 #include "hdo/revision.h"
+#include "run/run_internal.h"
 #include "study/paper_internal.h"
 
 /* Long runs save themselves now and then, so that an interrupted one loses little. */
@@ -159,19 +160,20 @@ bool hdo__same_settings(const hdo_config *a, const hdo_config *b) {
     return same;
 }
 
-static bool same_config(const char *path, const hdo_config *want) {
-    hdo_config *c = malloc(sizeof *c);
-    if (c == NULL) return false;
-    hdo_config_default(c);
-    bool same = hdo_config_load(c, path, NULL) == HDO_OK && hdo__same_settings(c, want);
-    free(c);
-    return same;
-}
-
 hdo_stored hdo_run_stored(const char *dir, const hdo_config *want) {
     char path[HDO_PATH_MAX + 64];
     if (!hdo__path_join(path, sizeof path, dir, "config.yaml") || !hdo__path_exists(path)) return HDO_STORED_NOTHING;
-    if (!same_config(path, want) || hdo_run_changes(dir, NULL, 0) > 0) return HDO_STORED_OTHER;
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return HDO_STORED_PART;
+    hdo_status st = hdo__stored_config_load(dir, c, NULL, 0, NULL);
+    if (st != HDO_OK && !hdo__stored_config_sealed(dir)) { /* of an older version: taken as it is */
+        hdo_config_default(c);
+        st = hdo_config_load(c, path, NULL);
+    }
+    bool same = st == HDO_OK && hdo__same_settings(c, want);
+    free(c);
+    if (st != HDO_OK) return HDO_STORED_PART; /* damage is no reason to replace a run: resuming says what is wrong */
+    if (!same || hdo_run_changes(dir, NULL, 0) > 0) return HDO_STORED_OTHER;
     if (!hdo__path_join(path, sizeof path, dir, "summary.json")) return HDO_STORED_OTHER;
     json_t *o = json_load_file(path, 0, NULL);
     const char *outcome = json_string_value(json_object_get(o, "outcome"));

@@ -118,11 +118,11 @@ field() { python3 -c 'import json,sys; d=json.load(sys.stdin); print(eval(sys.ar
     run "$HDO" eval a/checkpoints/step-000000040.safetensors --limit 100
     [ "$status" -eq 0 ]
     [[ "$output" == *"100 samples"* ]]
-    sed -i 's/"schema_version": [0-9]*/"schema_version": 1/' a/checkpoints/step-000000040.json
+    sed -i 's/"version": "3"/"version": "2"/' a/checkpoints/step-000000040.safetensors
     run "$HDO" eval a/checkpoints/step-000000040.safetensors
-    [ "$status" -eq 3 ]
-    [[ "$output" == *"has format 1"* ]]
-    sed -i 's/"schema_version": 1/"schema_version": 3/' a/checkpoints/step-000000040.json
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"has format 2"* ]]
+    sed -i 's/"version": "2"/"version": "3"/' a/checkpoints/step-000000040.safetensors
     run "$HDO" eval a --node 99
     [ "$status" -eq 2 ]
     run "$HDO" eval nosuch --model logistic

@@ -120,3 +120,47 @@ load helper
     [[ "$output" == *"2 diverged"* ]]
     [[ "$output" != *nan* ]]
 }
+
+@test "seeds: a killed worker is named and gives 7; --resume goes on with all seeds, also more of them" {
+    set="--set steps=100000000 --set eval.every=0 --set checkpoint.every=500 --set data.train=400 --set data.val=200"
+    "$HDO" run demo $set --seeds 0-2 --threads 2 -q -o s 2>err & pid=$!
+    for _ in $(seq 200); do [ -e s/seed-0/checkpoints ] && [ -e s/seed-1/checkpoints ] && break; sleep 0.05; done
+    for k in 1 0; do kill -9 "$(sed 's/process \([0-9]*\) .*/\1/' s/seed-$k/run.lock)"; sleep 0.3; done
+    code=0; wait $pid || code=$?
+    [ "$code" -eq 7 ]
+    grep -q "the process of 'seed 1' was killed by signal 9" err
+    [ "$(cat s/seeds.txt)" = "seeds 0-2, 3 runs" ]
+    run "$HDO" run --resume s --seeds 3-3 --max-time 0.3 -q --json
+    [ "$status" -eq 0 ]
+    [ "$(jq .seeds <<<"$output")" -eq 4 ]
+    [ -e s/seed-3/summary.json ]
+}
+
+@test "seeds: workers end when their parent is killed" {
+    set="--set steps=100000000 --set eval.every=0 --set checkpoint.every=500 --set data.train=400 --set data.val=200"
+    "$HDO" run demo $set --seeds 0-1 --threads 2 -q -o s 2>err & pid=$!
+    for _ in $(seq 200); do [ -e s/seed-0/checkpoints ] && [ -e s/seed-1/checkpoints ] && break; sleep 0.05; done
+    kill -9 $pid
+    wait $pid || true
+    for _ in $(seq 100); do [ -e s/seed-0/run.lock ] || [ -e s/seed-1/run.lock ] || break; sleep 0.05; done
+    [ ! -e s/seed-0/run.lock ]
+    [ ! -e s/seed-1/run.lock ]
+    [ "$(jq -r .outcome s/seed-0/summary.json)" = stopped ]
+}
+
+@test "seeds: damage makes no pool replace a run" {
+    "$HDO" run demo $small --set checkpoint.every=7 --seeds 0-1 -o s
+    want=$(jq -r .params_sha256 s/seed-0/summary.json)
+    id=$(jq -r .run_id s/seed-0/manifest.json)
+    printf 'x' | dd of=s/seed-0/checkpoints/step-000000020.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
+    run "$HDO" run --resume s -q
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"damaged"*"step 14"* ]]
+    [ "$want" = "$(jq -r .params_sha256 s/seed-0/summary.json)" ]
+    [ "$id" = "$(jq -r .run_id s/seed-0/manifest.json)" ]
+    sed -i 's/"step"/"stop"/' s/seed-0/metrics.jsonl
+    run "$HDO" run --resume s -q
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"metrics.jsonl' is damaged"* ]]
+    [ -e s/seed-0/checkpoints/step-000000014.safetensors ]
+}

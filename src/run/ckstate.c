@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 — the state of a run as JSON: one table for writing and reading. */
+#include "run/ckstate.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/sha256.h"
+
+const char *const hdo__mark_files[HDO_MARKS] = {"metrics.jsonl", "trace.jsonl"};
+
+typedef struct field { /* a number of hdo_run that a checkpoint holds */
+    const char *name;
+    size_t at;
+    bool real;
+} field;
+
+#define INT(f)                                                                                                         \
+    { #f, offsetof(struct hdo_run, f), false }
+#define REAL(f)                                                                                                        \
+    { #f, offsetof(struct hdo_run, f), true }
+static const field fields[] = {INT(interactions), INT(bytes),       INT(forward), INT(backward), INT(jvp),    INT(cost),
+                               REAL(start_loss),  REAL(train_loss), REAL(mg),     REAL(step_s),  REAL(eval_s)};
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+
+static const char *const texts[] = {"run_id", "train_sha256", "val_sha256", "inputs_sha256"};
+enum { TEXTS = sizeof texts / sizeof texts[0] };
+static char *text_of(hdo_state_head *h, int k, size_t *cap) {
+    char *const at[TEXTS] = {h->run_id, h->train_sha256, h->val_sha256, h->inputs_sha256};
+    *cap = k == 0 ? sizeof h->run_id : sizeof h->train_sha256;
+    return at[k];
+}
+
+/* ---- writing ---- */
+
+void hdo__run_hash_inputs(hdo_run *r) {
+    const hdo_config *c = &r->config;
+    const char *path[HDO_CLASSES_MAX + 2] = {c->model.weights, c->mixing.edges};
+    int n = 2, used = 0;
+    for (int k = 0; k < c->n_classes; k++) path[n++] = c->population[k].schedule_file;
+    hdo_sha256 all;
+    unsigned char digest[32];
+    hdo__sha256_init(&all);
+    for (int k = 0; k < n; k++) {
+        char one[65] = "absent"; /* a file that is named and not read */
+        if (path[k][0] == '\0') continue;
+        (void)hdo__sha256_file(path[k], one, NULL);
+        hdo__sha256_update(&all, one, strlen(one));
+        used++;
+    }
+    hdo__sha256_final(&all, digest);
+    r->inputs_sha256[0] = '\0';
+    if (used > 0) hdo__sha256_hex(digest, r->inputs_sha256);
+}
+
+void hdo__state_head_of(const hdo_run *r, hdo_state_head *h) {
+    *h = (hdo_state_head){.step = r->step, .n = r->mixer.n, .d = (int64_t)r->objective->d};
+    memcpy(h->run_id, r->run_id, sizeof h->run_id);
+    if (r->train != NULL) memcpy(h->train_sha256, r->train->sha256, sizeof h->train_sha256);
+    if (r->val != NULL) memcpy(h->val_sha256, r->val->sha256, sizeof h->val_sha256);
+    memcpy(h->inputs_sha256, r->inputs_sha256, sizeof h->inputs_sha256);
+}
+
+static void put_marks(hdo_json *j, const hdo_state_head *h) {
+    hdo__json_array(j, "rows");
+    for (int k = 0; k < HDO_MARKS; k++) {
+        hdo__json_object(j, NULL);
+        hdo__json_text(j, "file", hdo__mark_files[k]);
+        hdo__json_int(j, "bytes", h->mark[k].bytes);
+        hdo__json_text(j, "sha256", h->mark[k].sha256);
+        hdo__json_end(j, '}');
+    }
+    hdo__json_end(j, ']');
+}
+
+char *hdo__state_text(const hdo_run *r, const hdo_state_head *h) {
+    hdo_json j;
+    hdo_state_head copy = *h;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "step", h->step);
+    hdo__json_int(&j, "n", h->n);
+    hdo__json_int(&j, "d", h->d);
+    for (int k = 0; k < TEXTS; k++) {
+        size_t cap;
+        hdo__json_text(&j, texts[k], text_of(&copy, k, &cap));
+    }
+    put_marks(&j, h);
+    hdo__json_real(&j, "wall_s", hdo__now_s() - r->start_s);
+    for (int k = 0; k < FIELDS; k++) {
+        const char *at = (const char *)r + fields[k].at;
+        if (fields[k].real) {
+            hdo__json_real(&j, fields[k].name, *(const double *)(const void *)at);
+        } else {
+            hdo__json_int(&j, fields[k].name, *(const int64_t *)(const void *)at);
+        }
+    }
+    hdo__json_array(&j, "lr");
+    for (int k = 0; k < r->n_classes; k++) hdo__json_real(&j, NULL, r->classes[k].schedule.lr);
+    hdo__json_end(&j, ']');
+    hdo__json_array(&j, "noise");
+    for (int k = 0; k < r->n_classes; k++) hdo__json_real(&j, NULL, r->classes[k].noise);
+    hdo__json_end(&j, ']');
+    hdo__json_end(&j, '}');
+    if (!j.failed) return j.text;
+    hdo__json_clear(&j);
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+typedef struct reader { /* remembers what is wrong: the first key */
+    const char *missing;
+} reader;
+
+static int64_t get_int(reader *r, const json_t *o, const char *key) {
+    const json_t *v = json_object_get(o, key);
+    if (!json_is_integer(v) && r->missing == NULL) r->missing = key;
+    return (int64_t)json_integer_value(v);
+}
+
+static double get_number(reader *r, const json_t *v, const char *key) {
+    if (json_is_null(v)) return (double)NAN;
+    if (!json_is_number(v) && r->missing == NULL) r->missing = key;
+    return json_number_value(v);
+}
+
+static void get_text(reader *r, const json_t *o, const char *key, char *buf, size_t cap) {
+    const char *s = json_string_value(json_object_get(o, key));
+    if ((s == NULL || strlen(s) >= cap) && r->missing == NULL) r->missing = key;
+    if (s != NULL && strlen(s) < cap) memcpy(buf, s, strlen(s) + 1);
+}
+
+static hdo_status state_open(const char *json, const char *path, json_t **o, hdo_error *e) {
+    *o = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(*o)) return HDO_OK;
+    json_decref(*o);
+    *o = NULL;
+    return hdo__fail(e, HDO_E_DATA, "%s is damaged: its state is not JSON", path);
+}
+
+static hdo_status state_done(const reader *r, json_t *o, const char *path, hdo_error *e) {
+    hdo_status st = HDO_OK;
+    if (r->missing != NULL)
+        st = hdo__fail(e, HDO_E_DATA, "%s is damaged: '%s' is missing from its state", path, r->missing);
+    json_decref(o);
+    return st;
+}
+
+hdo_status hdo__state_read_head(const char *json, const char *path, hdo_state_head *h, hdo_error *e) {
+    json_t *o;
+    reader r = {NULL};
+    *h = (hdo_state_head){0};
+    hdo_status st = state_open(json, path, &o, e);
+    if (st != HDO_OK) return st;
+    h->step = get_int(&r, o, "step");
+    h->n = get_int(&r, o, "n");
+    h->d = get_int(&r, o, "d");
+    for (int k = 0; k < TEXTS; k++) {
+        size_t cap;
+        char *at = text_of(h, k, &cap);
+        get_text(&r, o, texts[k], at, cap);
+    }
+    const json_t *rows = json_object_get(o, "rows");
+    for (int k = 0; k < HDO_MARKS; k++) {
+        const json_t *m = json_array_get(rows, (size_t)k);
+        h->mark[k].bytes = get_int(&r, m, "bytes");
+        get_text(&r, m, "sha256", h->mark[k].sha256, sizeof h->mark[k].sha256);
+    }
+    return state_done(&r, o, path, e);
+}
+
+hdo_status hdo__state_load(hdo_run *run, const char *json, const char *path, hdo_error *e) {
+    json_t *o;
+    reader r = {NULL};
+    hdo_status st = state_open(json, path, &o, e);
+    if (st != HDO_OK) return st;
+    run->step = get_int(&r, o, "step");
+    run->start_s = hdo__now_s() - get_number(&r, json_object_get(o, "wall_s"), "wall_s");
+    for (int k = 0; k < FIELDS; k++) {
+        char *at = (char *)run + fields[k].at;
+        if (fields[k].real) {
+            *(double *)(void *)at = get_number(&r, json_object_get(o, fields[k].name), fields[k].name);
+        } else {
+            *(int64_t *)(void *)at = get_int(&r, o, fields[k].name);
+        }
+    }
+    const json_t *lr = json_object_get(o, "lr"), *noise = json_object_get(o, "noise");
+    for (int k = 0; k < run->n_classes; k++) {
+        hdo_class *c = &run->classes[k];
+        c->schedule.lr = get_number(&r, json_array_get(lr, (size_t)k), "lr");
+        c->noise = get_number(&r, json_array_get(noise, (size_t)k), "noise");
+        run->lr[k] = run->step > 0 ? hdo__schedule_lr(&c->schedule, run->step - 1) : 0.0;
+    }
+    return state_done(&r, o, path, e);
+}
