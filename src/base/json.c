@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quote.h"
 #include "hdo/report.h"
 
 static void put(hdo_json *j, const char *s, size_t n) {
@@ -30,24 +31,29 @@ static void puts_(hdo_json *j, const char *s) {
     put(j, s, strlen(s));
 }
 
+/* JSON is UTF-8: a byte that is not becomes U+FFFD. */
 static void put_string(hdo_json *j, const char *s) {
     puts_(j, "\"");
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
+    for (size_t left = strlen(s), n; left > 0; s += n, left -= n) {
+        uint32_t code = 0;
         char esc[8];
-        if (c == '"' || c == '\\') {
+        n = hdo__utf8_next(s, left, &code);
+        if (n == 0) {
+            puts_(j, "\xef\xbf\xbd");
+            n = 1;
+        } else if (code == '"' || code == '\\') {
             esc[0] = '\\';
-            esc[1] = (char)c;
+            esc[1] = (char)code;
             put(j, esc, 2);
-        } else if (c == '\n') {
+        } else if (code == '\n') {
             puts_(j, "\\n");
-        } else if (c == '\t') {
+        } else if (code == '\t') {
             puts_(j, "\\t");
-        } else if (c < 0x20) {
-            snprintf(esc, sizeof esc, "\\u%04x", c);
+        } else if (code < 0x20 || (code >= 0x7f && code <= 0x9f)) { /* terminals read those too */
+            snprintf(esc, sizeof esc, "\\u%04x", (unsigned)code);
             puts_(j, esc);
         } else {
-            put(j, s, 1);
+            put(j, s, n);
         }
     }
     puts_(j, "\"");

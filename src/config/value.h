@@ -6,6 +6,7 @@
 #ifndef HDO_CONFIG_VALUE_H
 #define HDO_CONFIG_VALUE_H
 
+#include "base/quote.h"
 #include "config/options.h"
 
 #define HDO_VALUE_MAX 640      /* bytes of the longest formatted value: a text of HDO_SPEC_MAX or HDO_PATH_MAX */
@@ -22,8 +23,6 @@ void hdo__real_format(double v, char *buf, size_t cap);
 /* A bound of o as text, without a fraction for whole numbers. */
 void hdo__bound_format(const hdo_option *o, double bound, char *buf, size_t cap);
 
-/* Bytes of the UTF-8 character at s (n > 0 bytes left), or 0 if it is not valid. */
-size_t hdo__utf8_next(const char *s, size_t n, uint32_t *code);
 /* May the character stand in a text value? Not so control characters (but tab and line feed) and Unicode's own line
  * breaks, which YAML would fold. */
 bool hdo__text_char_ok(uint32_t code);
