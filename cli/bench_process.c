@@ -4,6 +4,7 @@
  * and the same steps on one rank and on two. Child processes are this program; what they print goes nowhere.
  */
 #define _GNU_SOURCE
+#include "base/spawn.h"
 #include "cmd_bench.h"
 
 #include <fcntl.h>
@@ -176,7 +177,6 @@ void bench_process_run(const bench_out *out, const char *name) {
     if (wanted(name, 0)) start_case(out, names[0], "whole process", version);
     if (wanted(name, 1)) start_case(out, names[1], "whole process, 32 nodes, one step", little);
     if (wanted(name, 2)) ranks_case(out, run);
-    char remove[320];
-    snprintf(remove, sizeof remove, "rm -rf '%s'", dir);
-    if (system(remove) != 0) cli_note("'%s' could not be removed", dir);
+    const char *const remove[] = {"rm", "-rf", "--", dir, NULL};
+    if (hdo__spawn(&(hdo_spawn){.argv = remove}) != 0) cli_note("'%s' could not be removed", dir);
 }

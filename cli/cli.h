@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the commands share. Results go to stdout, everything said to people to stderr. The commands use only the public
- * headers of the library.
+ * headers of the library, and the writers of base/ (JSON, quoting, programs without a shell), which are linked in.
  */
 #ifndef HDO_CLI_H
 #define HDO_CLI_H
@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/json.h"
+#include "base/quote.h"
 #include "hdo/hdo.h"
 
 enum { EXIT_USAGE = 2, EXIT_DATA = 3, EXIT_DIVERGED = 4, EXIT_SIGINT = 130, EXIT_SIGTERM = 143 };
@@ -45,6 +47,9 @@ int cmd_version(int argc, char **argv);
 int cli_fail(const hdo_error *e);
 int cli_usage_error(const char *command, const char *fmt, ...) HDO_PRINTF(2, 3); /* returns EXIT_USAGE */
 void cli_note(const char *fmt, ...) HDO_PRINTF(1, 2);                            /* a line on stderr, unless quiet */
+
+/* The document on stdout, followed by a line end; clears it. Returns the exit code. */
+int cli_json(hdo_json *j);
 
 /* Flushes stdout; a full disk or a closed pipe becomes an exit code. Every command ends with it. */
 int cli_finish(int code);

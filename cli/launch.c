@@ -119,9 +119,13 @@ static int verdict(int status, const cli_launch *l) {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
     bool asked = code == 128 + SIGINT || code == 128 + SIGTERM; /* of a rank, not of us: it has saved and stopped all */
     if (asked || (code < 128 && code != SIGKILL)) return code;
-    fprintf(stderr, "hdo: error: a rank was killed, and with it the job%s%s%s\n",
-            l->dir != NULL ? "; if it saved a checkpoint, hdo run --resume " : "", l->dir != NULL ? l->dir : "",
-            l->dir != NULL ? " --engine mpi --np N continues from it" : "");
+    fprintf(stderr, "hdo: error: a rank was killed, and with it the job");
+    if (l->dir != NULL) {
+        fputs("; if it saved a checkpoint, hdo run --resume ", stderr);
+        hdo__quote_shell(stderr, l->dir);
+        fputs(" --engine mpi --np N continues from it", stderr);
+    }
+    fputc('\n', stderr);
     return EXIT_ENGINE;
 }
 

@@ -48,8 +48,16 @@ bool cli_seed_range(const char *text, int64_t *first, int64_t *last) {
 }
 
 void cli_join(int argc, char **argv, char *buf, size_t cap) {
-    size_t len = (size_t)snprintf(buf, cap, "hdo");
-    for (int i = 0; i < argc && len + 1 < cap; i++) len += (size_t)snprintf(buf + len, cap - len, " %s", argv[i]);
+    FILE *f = fmemopen(buf, cap, "w"); /* a word that does not fit is cut: for people, and to be pasted into a shell */
+    buf[0] = '\0';
+    if (f == NULL) return;
+    fputs("hdo", f);
+    for (int i = 0; i < argc; i++) {
+        fputc(' ', f);
+        hdo__quote_shell(f, argv[i]);
+    }
+    fclose(f);
+    buf[cap - 1] = '\0';
 }
 
 hdo_status cli_drive(hdo_run *r, int64_t until, void (*step)(void *ctx, const hdo_run *r), void *ctx, hdo_stop *why,
