@@ -14,6 +14,10 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HDO_NAME_MAX 32
 #define HDO_PATH_MAX 512
 #define HDO_SPEC_MAX 512
@@ -273,5 +277,9 @@ HDO_API char *hdo_config_help(const char *section); /* table of keys; NULL secti
 
 /* Words allowed for `estimator`, `model`, `data`, `mixing`: NULL-terminated, static. NULL for an unknown kind. */
 HDO_API const char *const *hdo_names(const char *kind);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -11,6 +11,10 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HDO_LABEL_MAX 64
 
 /* A number as JSON has it: the shortest text that reads back to the same double, or null when it is not finite. The one
@@ -132,5 +136,9 @@ HDO_API hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const 
  * Without gnuplot the page has no figures and says so. */
 HDO_API hdo_status hdo_report_write(const char *const *dirs, int n, const char *title, const char *x, const char *path,
                                     hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

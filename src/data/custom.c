@@ -119,9 +119,9 @@ static hdo_status fetch(hdo_blob *b, const char *path, char sha[65], hdo_error *
     return st;
 }
 
-static hdo_status read_rows(hdo_rows *r, const char *format, const char *path, bool val, const hdo_rows *like,
+static hdo_status read_rows(hdo_table *r, const char *format, const char *path, bool val, const hdo_table *like,
                             hdo_error *e) {
-    *r = (hdo_rows){0};
+    *r = (hdo_table){0};
     hdo_blob x = {0}, y = {0};
     char sha[2][65];
     hdo_status st;
@@ -155,12 +155,12 @@ static hdo_status read_rows(hdo_rows *r, const char *format, const char *path, b
 out:
     hdo__blob_close(&x);
     hdo__blob_close(&y);
-    if (st != HDO_OK) hdo__rows_clear(r);
+    if (st != HDO_OK) hdo__table_clear(r);
     return st;
 }
 
 /* More columns, zero: LIBSVM files leave out trailing zeros, so the validation file may be the wider one. */
-static hdo_status widen(hdo_rows *r, int n_in, hdo_error *e) {
+static hdo_status widen(hdo_table *r, int n_in, hdo_error *e) {
     if (r->n_in >= n_in) return HDO_OK;
     float *x = calloc((size_t)r->count * (size_t)n_in, sizeof *x);
     if (x == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for %lld samples", (long long)r->count);
@@ -174,7 +174,7 @@ static hdo_status widen(hdo_rows *r, int n_in, hdo_error *e) {
 }
 
 /* Rows first .. first+n-1 of a random order of src into dst. */
-static hdo_status take(hdo_rows *dst, const hdo_rows *src, uint64_t seed, int64_t first, int64_t n, hdo_error *e) {
+static hdo_status take(hdo_table *dst, const hdo_table *src, uint64_t seed, int64_t first, int64_t n, hdo_error *e) {
     *dst = *src;
     dst->names = NULL;
     dst->count = n;
@@ -185,7 +185,7 @@ static hdo_status take(hdo_rows *dst, const hdo_rows *src, uint64_t seed, int64_
     dst->reals = NULL;
     if (to == NULL || dst->label == NULL) {
         free(to);
-        hdo__rows_clear(dst);
+        hdo__table_clear(dst);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for %lld samples", (long long)n);
     }
     const uint8_t *from = src->bytes != NULL ? src->bytes : (const uint8_t *)src->reals;
@@ -206,7 +206,7 @@ static hdo_status take(hdo_rows *dst, const hdo_rows *src, uint64_t seed, int64_
 /* ---- scaling ---- */
 
 /* Mean and deviation per channel of bytes scaled to [0, 1]. */
-static void byte_moments(const hdo_rows *r, float *mean, float *sd) {
+static void byte_moments(const hdo_table *r, float *mean, float *sd) {
     const size_t plane = (size_t)r->shape[1] * (size_t)r->shape[2];
     for (int c = 0; c < r->shape[0]; c++) {
         double s1 = 0, s2 = 0;
@@ -227,7 +227,7 @@ static void byte_moments(const hdo_rows *r, float *mean, float *sd) {
 }
 
 /* Columns of both sets to mean 0 and deviation 1 of the training set; a constant column becomes 0. */
-static hdo_status standardise(hdo_rows *t, hdo_rows *v, hdo_error *e) {
+static hdo_status standardise(hdo_table *t, hdo_table *v, hdo_error *e) {
     const size_t F = (size_t)t->n_in;
     double *mean = calloc(2 * F, sizeof *mean), *sd = mean + F;
     if (mean == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for %zu columns", F);
@@ -245,7 +245,7 @@ static hdo_status standardise(hdo_rows *t, hdo_rows *v, hdo_error *e) {
         sd[f] = sqrt(sd[f] / (double)t->count);
         if (!(sd[f] > 1e-12 * fabs(mean[f])) || sd[f] < 1e-37) sd[f] = 0;
     }
-    hdo_rows *both[2] = {t, v};
+    hdo_table *both[2] = {t, v};
     for (int k = 0; k < 2; k++) {
         for (int64_t i = 0; i < both[k]->count; i++) {
             float *row = both[k]->reals + (size_t)i * F;
@@ -257,7 +257,7 @@ static hdo_status standardise(hdo_rows *t, hdo_rows *v, hdo_error *e) {
 }
 
 /* Hands the memory of r over to a data set. */
-static hdo_status to_dataset(hdo_rows *r, const float *mean, const float *sd, int64_t limit, hdo_dataset **out,
+static hdo_status to_dataset(hdo_table *r, const float *mean, const float *sd, int64_t limit, hdo_dataset **out,
                              hdo_error *e) {
     hdo_status st;
     if (r->bytes != NULL) {
@@ -286,7 +286,7 @@ static hdo_status to_dataset(hdo_rows *r, const float *mean, const float *sd, in
 }
 
 hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
-    hdo_rows t = {0}, v = {0}, all = {0};
+    hdo_table t = {0}, v = {0}, all = {0};
     float *moments = NULL;
     if (c->path[0] == '\0') {
         return hdo__fail(e, HDO_E_CONFIG, "data.name is %s, so data.path must name the training file", c->name);
@@ -330,8 +330,8 @@ hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_d
     if (st == HDO_OK) st = to_dataset(&v, moments, sd, c->val, val, e);
 out:
     free(moments);
-    hdo__rows_clear(&t);
-    hdo__rows_clear(&v);
-    hdo__rows_clear(&all);
+    hdo__table_clear(&t);
+    hdo__table_clear(&v);
+    hdo__table_clear(&all);
     return st;
 }

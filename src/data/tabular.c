@@ -15,15 +15,15 @@
 
 enum { NAMES_MAX = 256, COLUMNS_MAX = 1 << 20 };
 
-void hdo__rows_clear(hdo_rows *r) {
+void hdo__table_clear(hdo_table *r) {
     free(r->bytes);
     free(r->reals);
     free(r->label);
     free(r->names);
-    *r = (hdo_rows){0};
+    *r = (hdo_table){0};
 }
 
-hdo_status hdo__labels_from_reals(hdo_rows *r, const double *label, const hdo_rows *like, const char *what,
+hdo_status hdo__labels_from_reals(hdo_table *r, const double *label, const hdo_table *like, const char *what,
                                   hdo_error *e) {
     bool pm = like != NULL ? like->plus_minus : true;
     for (int64_t i = 0; i < r->count && pm && like == NULL; i++) pm = label[i] == -1 || label[i] == 1;
@@ -32,7 +32,7 @@ hdo_status hdo__labels_from_reals(hdo_rows *r, const double *label, const hdo_ro
         double v = label[i];
         if (pm && (v == -1 || v == 1))
             v = v < 0 ? 0 : 1;
-        else if (pm || !(v >= 0) || v > HDO_LABEL_MAX || v != floor(v)) {
+        else if (pm || !(v >= 0) || v > HDO_CLASS_LABEL_MAX || v != floor(v)) {
             return hdo__fail(e, HDO_E_DATA, "'%s': sample %lld has label %g; labels are %s", what, (long long)i + 1,
                              label[i],
                              pm ? "-1 and +1, as in the training file" : "whole numbers 0 .. 65535, or all -1 and +1");
@@ -98,7 +98,7 @@ static void next_field(const char **p, const char *end, char sep, const char **a
 
 static bool is_real(const char *a, const char *b) {
     double v;
-    return hdo__real_parse(&a, b, &v) && a == b;
+    return hdo__real_scan(&a, b, &v) && a == b;
 }
 
 static char find_separator(const char *a, const char *b) {
@@ -177,7 +177,7 @@ static void copy_word(char dst[64], const char *a, const char *b) {
 }
 
 /* Numbers of the labels of all rows, after their alphabetical order. word (count) holds numbers by first appearance. */
-static hdo_status number_words(hdo_rows *r, words *w, const hdo_rows *like, const char *what, hdo_error *e) {
+static hdo_status number_words(hdo_table *r, words *w, const hdo_table *like, const char *what, hdo_error *e) {
     char(*sorted)[64] = malloc((size_t)w->n * sizeof *sorted);
     if (sorted == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the labels of '%s'", what);
     memcpy(sorted, w->name, (size_t)w->n * sizeof *sorted);
@@ -221,7 +221,7 @@ static hdo_status read_row(cursor *c, const plan *p, const char *a, const char *
         }
         double v;
         const char *q = fa;
-        if (!hdo__real_parse(&q, fb, &v) || q != fb || !isfinite((float)v)) {
+        if (!hdo__real_scan(&q, fb, &v) || q != fb || !isfinite((float)v)) {
             return hdo__fail(e, HDO_E_DATA, "'%s', line %lld, column %d: '%.*s' is not a finite number", what,
                              (long long)c->line, k + 1, fb - fa < 40 ? (int)(fb - fa) : 40, fa);
         }
@@ -234,9 +234,9 @@ static hdo_status read_row(cursor *c, const plan *p, const char *a, const char *
     return HDO_OK;
 }
 
-hdo_status hdo__csv_parse(hdo_rows *r, const char *text, size_t len, const hdo_rows *like, size_t max_bytes,
+hdo_status hdo__csv_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
                           const char *what, hdo_error *e) {
-    *r = (hdo_rows){0};
+    *r = (hdo_table){0};
     cursor c = {.p = text, .end = text + len, .sep = ','};
     const char *a, *b;
     if (!next_line(&c, &a, &b)) return hdo__fail(e, HDO_E_DATA, "'%s' is empty", what);
@@ -274,7 +274,7 @@ hdo_status hdo__csv_parse(hdo_rows *r, const char *text, size_t len, const hdo_r
         if (st != HDO_OK) goto out;
         if (r->count == 0 && like == NULL) numbers = is_real(la, lb);
         const char *q = la;
-        if (numbers && (!hdo__real_parse(&q, lb, &real[r->count]) || q != lb)) {
+        if (numbers && (!hdo__real_scan(&q, lb, &real[r->count]) || q != lb)) {
             st = hdo__fail(e, HDO_E_DATA, "'%s', line %lld: the label '%.*s' is not a number", what, (long long)c.line,
                            lb - la < 40 ? (int)(lb - la) : 40, la);
             goto out;
@@ -297,6 +297,6 @@ hdo_status hdo__csv_parse(hdo_rows *r, const char *text, size_t len, const hdo_r
 out:
     free(real);
     free(w.name);
-    if (st != HDO_OK) hdo__rows_clear(r);
+    if (st != HDO_OK) hdo__table_clear(r);
     return st;
 }
