@@ -273,7 +273,9 @@ HDO_API char *hdo_config_dump(const hdo_config *c,
                               bool with_origin); /* YAML; loads back to an equal value, but for settings without effect:
                                                     those are at their default in it */
 HDO_API char *hdo_config_schema(void);           /* JSON Schema */
-HDO_API char *hdo_config_help(const char *section); /* table of keys; NULL section: all */
+/* Table of keys: of a section or of one dotted key; NULL: all. NULL too if there is none of that name, which
+ * hdo_config_get says in a sentence. */
+HDO_API char *hdo_config_help(const char *section);
 
 /* Words allowed for `estimator`, `model`, `data`, `mixing`: NULL-terminated, static. NULL for an unknown kind. */
 HDO_API const char *const *hdo_names(const char *kind);

@@ -159,8 +159,7 @@ static const char *next_word(const char *key, char *word, size_t cap) {
     return dot != NULL ? dot + 1 : NULL;
 }
 
-/* The slot of a dotted key; the name of a section or class alone means its main key. */
-static hdo_status find_slot(const hdo_config *c, const char *key, hdo_slot *s, hdo_error *e) {
+hdo_status hdo__slot_find(const hdo_config *c, const char *key, hdo_slot *s, hdo_error *e) {
     char word[HDO_KEY_MAX];
     const char *rest = next_word(key, word, sizeof word);
     *s = (hdo_slot){0, -1};
@@ -298,7 +297,7 @@ hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo
     char full[HDO_KEY_MAX], prefix[HDO_KEY_MAX];
     hdo_class_config before;
     if (strcmp(key, hdo__class_section.name) == 0) return set_population(c, value, from, e);
-    hdo_status st = find_slot(c, key, &s, e);
+    hdo_status st = hdo__slot_find(c, key, &s, e);
     if (st != HDO_OK) return st;
     hdo__row_prefix(c, s.row, prefix, sizeof prefix);
     snprintf(full, sizeof full, "%s%s", prefix, hdo__slot_option(s)->key);
@@ -330,7 +329,7 @@ hdo_status hdo_config_get(const hdo_config *c, const char *key, char *buf, size_
     if (strcmp(key, hdo__class_section.name) == 0) {
         format_population(c, value, sizeof value);
     } else {
-        hdo_status st = find_slot(c, key, &s, e);
+        hdo_status st = hdo__slot_find(c, key, &s, e);
         if (st != HDO_OK) return st;
         hdo__value_format(hdo__slot_option(s), hdo__slot_value(c, s), value, sizeof value);
     }
@@ -343,7 +342,7 @@ void hdo__config_where(const hdo_config *c, const char *key, char *buf, size_t c
     hdo_slot s;
     if (cap == 0) return;
     buf[0] = '\0';
-    if (find_slot(c, key, &s, NULL) != HDO_OK) return;
+    if (hdo__slot_find(c, key, &s, NULL) != HDO_OK) return;
     hdo_origin o = c->origin[s.row][s.col];
     if ((o.source == HDO_FROM_FILE || o.source == HDO_FROM_BASE) && o.line > 0 && o.file < c->n_files)
         snprintf(buf, cap, "(%s:%u:%u) ", c->files[o.file], (unsigned)o.line, (unsigned)o.column);

@@ -66,6 +66,8 @@ bool hdo__config_rest(const hdo_config *c, hdo_config *out);
 
 /* ---- keys and classes ---- */
 
+/* The slot of a dotted key; the name of a section or class alone means its main key. */
+hdo_status hdo__slot_find(const hdo_config *c, const char *key, hdo_slot *s, hdo_error *e);
 hdo_status hdo__unknown_key(int row, const char *key, hdo_error *e);
 hdo_status hdo__class_name_check(const char *name, hdo_error *e);
 hdo_status hdo__nodes_check(const hdo_config *c, hdo_error *e);
