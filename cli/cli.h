@@ -107,6 +107,15 @@ void cli_progress_row(cli_progress *p, const hdo_row *row);
 void cli_progress_step(cli_progress *p, int64_t step, const hdo_row *row);
 void cli_progress_end(cli_progress *p);
 
+/* A line of pieces that rewrites itself on a terminal. What does not fit goes, the highest rank first; a piece of rank
+ * 0 stays and is cut. At most 8 pieces. Returns the columns left. */
+typedef struct cli_piece {
+    const char *text;
+    int rank;
+} cli_piece;
+int cli_line(bool tty, const cli_piece *piece, int n);
+int cli_columns(void); /* $COLUMNS, or of the terminal, or 80 */
+
 double cli_now_s(void);
 void cli_clock_text(double s, char buf[32]); /* 1:02:03 or 2:03 */
 

@@ -175,9 +175,14 @@ static void show(state *s, bool force) {
     double spent = now - s->start_s;
     double fresh = done - s->before;
     cli_clock_text(fresh > 0.0 ? spent / fresh * (s->cost - done) : 0.0, eta);
-    fprintf(stderr, "%s%s: %d of %d runs done, %d running, %d%%  eta %s%s", s->tty ? "\r" : "", s->p->label, s->ended,
-            s->n, s->busy, (int)(100.0 * done / s->cost), fresh > 0.0 ? eta : "?", s->tty ? "\033[K" : "\n");
-    fflush(stderr);
+    char name[80], ended[48], busy[32], share[32], when[48];
+    snprintf(name, sizeof name, "%.70s: ", s->p->label);
+    snprintf(ended, sizeof ended, "%d of %d runs done", s->ended, s->n);
+    snprintf(busy, sizeof busy, ", %d running", s->busy);
+    snprintf(share, sizeof share, ", %d%%", (int)(100.0 * done / s->cost));
+    snprintf(when, sizeof when, "  eta %s", fresh > 0.0 ? eta : "?");
+    const cli_piece line[] = {{name, 4}, {ended, 0}, {busy, 3}, {share, 1}, {when, 2}};
+    cli_line(s->tty, line, (int)(sizeof line / sizeof line[0]));
     s->shown_s = now;
     s->live = s->tty;
 }
