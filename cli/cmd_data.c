@@ -246,7 +246,6 @@ static hdo_status data_config(const args *a, const char *name, hdo_data_config *
     }
     hdo_config_default(c);
     hdo_status st = hdo_config_set(c, "data.name", name, HDO_FROM_FLAG, e);
-    if (st == HDO_OK && strcmp(name, "synthetic") != 0) c->data.train = c->data.val = 0;
     for (int i = 0; i < a->n_set && st == HDO_OK; i++) {
         char key[128];
         const char *eq = strchr(a->set[i], '=');

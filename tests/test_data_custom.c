@@ -105,6 +105,42 @@ static void test_csv_headings_separators_labels(void **state) {
     hdo__table_clear(&r);
 }
 
+static hdo_status csv_label(hdo_table *r, const char *text, const char *label, hdo_error *e) {
+    return hdo__csv_parse_label(r, text, strlen(text), NULL, label, "t.csv", e);
+}
+
+static void test_csv_label_column(void **state) {
+    (void)state;
+    hdo_error e = {0};
+    hdo_table r;
+    const char *text = "kind,a,y\nx,1,5\nz,2,6\n", *bare = "x,1,5\nz,2,6\n";
+    assert_int_equal(csv_label(&r, text, "kind", &e), HDO_OK); /* before the usual name y */
+    assert_int_equal(r.count, 2);
+    assert_string_equal(r.names[1], "z");
+    assert_true(r.label[0] == 0 && r.label[1] == 1 && r.reals[0] == 1.0f && r.reals[1] == 5.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, bare, "1", &e), HDO_OK);
+    assert_true(r.count == 2 && r.label[1] == 1 && r.reals[3] == 6.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, "5,x\n6,z\n", "last", &e), HDO_OK);
+    assert_true(r.count == 2 && r.reals[1] == 6.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, "label,b\n1,0\n2,1\n", "last", &e), HDO_OK); /* said so, whatever it is called */
+    assert_true(r.count == 2 && r.classes == 2 && r.reals[1] == 2.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, "3,0,1\n0,0,1\n", "3", &e), HDO_OK); /* a number is a column, not a name */
+    assert_true(r.count == 2 && r.classes == 2);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, text, "species", &e), HDO_E_CONFIG);
+    assert_says(e, "data.label is 'species', but the columns of 't.csv' are kind, a, y");
+    assert_int_equal(csv_label(&r, bare, "kind", &e), HDO_E_CONFIG);
+    assert_says(e, "no heading");
+    assert_int_equal(csv_label(&r, text, "4", &e), HDO_E_CONFIG);
+    assert_says(e, "only 3 columns");
+    assert_int_equal(csv_label(&r, text, "0", &e), HDO_E_CONFIG);
+    assert_int_equal(csv_label(&r, text, "99999999999999999999", &e), HDO_E_CONFIG);
+}
+
 static void test_csv_refuses_with_line_and_column(void **state) {
     (void)state;
     static const struct {
@@ -318,6 +354,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_real_parse_matches_strtod),
         cmocka_unit_test(test_csv_headings_separators_labels),
+        cmocka_unit_test(test_csv_label_column),
         cmocka_unit_test(test_csv_refuses_with_line_and_column),
         cmocka_unit_test(test_libsvm),
         cmocka_unit_test(test_npy_types_and_shapes),

@@ -22,6 +22,7 @@ extern "C" {
 #define HDO_PATH_MAX 512
 #define HDO_SPEC_MAX 512
 #define HDO_CLASSES_MAX 16
+#define HDO_VALIDATION_DEFAULT 0.2
 
 /* One of a few words, some of which take a number: `copies`, `dirichlet(0.3)`; or a bare number where that is allowed
  * (then id is HDO_NUMBER and arg the value). */
@@ -97,6 +98,8 @@ typedef struct hdo_data_config {
     char name[HDO_NAME_MAX]; /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
     char path[HDO_PATH_MAX]; /* file or folder of custom data */
     char path_val[HDO_PATH_MAX];
+    char label[64]; /* csv: the label's column: a name, a number from 1, last; empty: by its usual names, then last */
+    double validation;  /* own files without path_val: share of the samples to hold out */
     hdo_choice split;   /* copies | single | shared | dirichlet(alpha) | shards(k) */
     hdo_choice scaling; /* normalised | unit | twice */
     hdo_choice pretext; /* none | rotation */

@@ -289,6 +289,43 @@ hdo_status hdo_config_population(hdo_config *c, const char *text, hdo_error *e) 
     return set_population(c, text, HDO_FROM_FLAG, e);
 }
 
+/* ---- another data set ---- */
+
+static size_t size_of(const hdo_option *o) {
+    switch (o->type) {
+    case HDO_OPT_BOOL: return sizeof(bool);
+    case HDO_OPT_INT: return sizeof(int64_t);
+    case HDO_OPT_REAL: return sizeof(double);
+    case HDO_OPT_CHOICE: return sizeof(hdo_choice);
+    default: return o->cap;
+    }
+}
+
+bool hdo__data_differs(const hdo_config *c, hdo_slot s, const hdo_data_config *before) {
+    if (s.row != hdo__section_index("data")) return false;
+    const char *key = hdo__slot_option(s)->key;
+    if (strcmp(key, "name") == 0) return strcmp(c->data.name, before->name) != 0;
+    return strcmp(key, "path") == 0 && strcmp(c->data.path, before->path) != 0;
+}
+
+void hdo__data_changed(hdo_config *c, hdo_slot changed, hdo_origin now) {
+    static const char *const keys[] = {"train",      "val",     "path_val", "path",       "label",
+                                       "validation", "classes", "features", "separation", "positions",
+                                       "law",        "augment_val"};
+    bool path = strcmp(hdo__slot_option(changed)->key, "path") == 0;
+    int n = path ? 3 : (int)(sizeof keys / sizeof keys[0]); /* another file of the same kind, or another kind */
+    hdo_data_config fresh = {0};
+    hdo__data_default(&fresh);
+    for (int i = 0; i < n; i++) {
+        hdo_slot s = {changed.row, hdo__option_index(hdo__row_section(changed.row), keys[i])};
+        const hdo_option *o = hdo__slot_option(s);
+        hdo_origin *from = &c->origin[s.row][s.col];
+        if (from->source == now.source && (now.source != HDO_FROM_FILE || from->file == now.file)) continue;
+        memcpy(hdo__slot_place(c, s), (const char *)&fresh + o->offset, size_of(o));
+        *from = (hdo_origin){0};
+    }
+}
+
 /* ---- one value ---- */
 
 hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo_source from, hdo_error *e) {
@@ -302,6 +339,7 @@ hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo
     hdo__row_prefix(c, s.row, prefix, sizeof prefix);
     snprintf(full, sizeof full, "%s%s", prefix, hdo__slot_option(s)->key);
     if (s.row >= HDO_SECTIONS_MAX) before = c->population[s.row - HDO_SECTIONS_MAX];
+    const hdo_data_config data = c->data;
     st = hdo__value_parse(hdo__slot_option(s), full, value, hdo__slot_place(c, s), e);
     if (st != HDO_OK) return st;
     if (s.row >= HDO_SECTIONS_MAX && (st = hdo__nodes_check(c, e)) != HDO_OK) {
@@ -309,6 +347,7 @@ hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo
         return st;
     }
     c->origin[s.row][s.col] = (hdo_origin){.source = (uint8_t)from};
+    if (hdo__data_differs(c, s, &data)) hdo__data_changed(c, s, c->origin[s.row][s.col]);
     return HDO_OK;
 }
 

@@ -68,6 +68,11 @@ bool hdo__config_rest(const hdo_config *c, hdo_config *out);
 
 /* The slot of a dotted key; the name of a section or class alone means its main key. */
 hdo_status hdo__slot_find(const hdo_config *c, const char *key, hdo_slot *s, hdo_error *e);
+/* To be called when data.name or data.path got another value from `now`: what other sources said about the data set
+ * before (limits, files, shape) does not hold for this one and goes back to its default. */
+void hdo__data_changed(hdo_config *c, hdo_slot changed, hdo_origin now);
+/* Is the slot data.name or data.path, and is its value another than `before`? */
+bool hdo__data_differs(const hdo_config *c, hdo_slot s, const hdo_data_config *before);
 hdo_status hdo__unknown_key(int row, const char *key, hdo_error *e);
 hdo_status hdo__class_name_check(const char *name, hdo_error *e);
 hdo_status hdo__nodes_check(const hdo_config *c, hdo_error *e);

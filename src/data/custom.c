@@ -5,8 +5,9 @@
  *   data.path      the training file. For pairs: the inputs' file, whose name gives the labels' file ("images" ->
  *                  "labels", "x" -> "y": train-images-idx3-ubyte, train_x.npy, x_train.npy), or "inputs,labels", or a
  *                  folder with train-images..., train-labels... (and t10k-, test- or val- files for validation).
- *   data.path_val  the validation file. Empty: a random fifth of the training samples (or data.val of them), chosen by
- *                  data.data_seed, is held out.
+ *   data.path_val  the validation file. Empty: a random share of the training samples, data.validation (a fifth unless
+ *                  set) or data.val of them, chosen by data.data_seed, is held out.
+ *   data.label     csv: the column of the label, see tabular.c.
  *
  * Scaling `normalised`: bytes by mean and deviation of each channel, floats by those of each column, both of the
  * training set. `unit`: bytes to [0, 1], floats as they are.
@@ -119,8 +120,9 @@ static hdo_status fetch(hdo_blob *b, const char *path, char sha[65], hdo_error *
     return st;
 }
 
-static hdo_status read_rows(hdo_table *r, const char *format, const char *path, bool val, const hdo_table *like,
+static hdo_status read_rows(hdo_table *r, const hdo_data_config *c, const char *path, bool val, const hdo_table *like,
                             hdo_error *e) {
+    const char *format = c->name;
     *r = (hdo_table){0};
     hdo_blob x = {0}, y = {0};
     char sha[2][65];
@@ -128,8 +130,8 @@ static hdo_status read_rows(hdo_table *r, const char *format, const char *path, 
     if (strcmp(format, "csv") == 0 || strcmp(format, "libsvm") == 0) {
         st = fetch(&x, path, sha[0], e);
         if (st != HDO_OK) return st;
-        st = (format[0] == 'c' ? hdo__csv_parse : hdo__libsvm_parse)(r, (const char *)x.p, x.len, like, HDO_READ_MAX,
-                                                                     path, e);
+        st = format[0] == 'c' ? hdo__csv_parse_label(r, (const char *)x.p, x.len, like, c->label, path, e)
+                              : hdo__libsvm_parse(r, (const char *)x.p, x.len, like, HDO_READ_MAX, path, e);
         memcpy(r->sha256, sha[0], 65);
         goto out;
     }
@@ -294,10 +296,19 @@ hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_d
     const bool beside = c->path_val[0] == '\0' && (strcmp(c->name, "idx") == 0 || strcmp(c->name, "npy") == 0) &&
                         folder_has_val(c->path, c->name);
     const bool hold_out = c->path_val[0] == '\0' && !beside;
-    hdo_status st = read_rows(hold_out ? &all : &t, c->name, c->path, false, NULL, e);
+    const bool share = hdo__validation_set(c);
+    if (!hold_out && share) {
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "data.validation is %g, but the validation samples have a file of their own (%s): leave one of "
+            "them out",
+            c->validation, beside ? "in the folder data.path" : "data.path_val");
+    }
+    hdo_status st = read_rows(hold_out ? &all : &t, c, c->path, false, NULL, e);
     if (st != HDO_OK) goto out;
     if (hold_out) {
-        int64_t n = c->val > 0 ? c->val : all.count / 5;
+        int64_t n =
+            c->val > 0 ? c->val : (int64_t)((share ? c->validation : HDO_VALIDATION_DEFAULT) * (double)all.count);
         if (n < 1) n = 1;
         if (n >= all.count) {
             st = hdo__fail(e, HDO_E_DATA, "'%s' has %lld samples; %lld of them for validation leave none for training",
@@ -307,7 +318,7 @@ hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_d
         st = take(&v, &all, (uint64_t)c->data_seed, 0, n, e);
         if (st == HDO_OK) st = take(&t, &all, (uint64_t)c->data_seed, n, all.count - n, e);
     } else {
-        st = read_rows(&v, c->name, beside ? c->path : c->path_val, true, &t, e);
+        st = read_rows(&v, c, beside ? c->path : c->path_val, true, &t, e);
         if (st == HDO_OK && t.reals != NULL) st = widen(&t, v.n_in, e);
     }
     if (st != HDO_OK) goto out;

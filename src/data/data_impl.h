@@ -72,6 +72,9 @@ void hdo__table_clear(hdo_table *r);
  * the memory of the result. `what` names the input in messages. On failure *r is empty. */
 hdo_status hdo__csv_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
                           const char *what, hdo_error *e);
+/* The same with the label's column chosen as data.label does: "", "last", a number from 1, or a name of the heading. */
+hdo_status hdo__csv_parse_label(hdo_table *r, const char *text, size_t len, const hdo_table *like, const char *label,
+                                const char *what, hdo_error *e);
 hdo_status hdo__libsvm_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
                              const char *what, hdo_error *e);
 hdo_status hdo__npy_parse(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels, size_t n_labels,
@@ -84,6 +87,7 @@ hdo_status hdo__labels_from_reals(hdo_table *r, const double *label, const hdo_t
                                   hdo_error *e);
 
 /* Opens csv, libsvm, npy, idx by path (custom.c): hold-out, scaling, limits. */
+bool hdo__validation_set(const hdo_data_config *c); /* data.validation says something; 0: a config made by hand */
 hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
 
 /* ---- IDX (idx.c) ---- */

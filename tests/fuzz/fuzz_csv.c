@@ -54,5 +54,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     st = hdo__csv_parse(&train, (const char *)data, size, NULL, 1 << 22, "all", &e);
     if (st == HDO_OK) check_rows(&train);
     hdo__table_clear(&train);
+    static const char *const label[] = {"last", "1", "2", "70000", "a", "label"};
+    for (size_t k = 0; k < sizeof label / sizeof label[0]; k++) {
+        e.msg[0] = 0;
+        st = hdo__csv_parse_label(&train, (const char *)data, size, NULL, label[k], "labelled", &e);
+        require(st == HDO_OK || (e.code == st && e.msg[0] != 0), "failed without a sentence");
+        if (st == HDO_OK) check_rows(&train);
+        hdo__table_clear(&train);
+    }
     return 0;
 }
