@@ -31,30 +31,12 @@ static void puts_(hdo_json *j, const char *s) {
     put(j, s, strlen(s));
 }
 
-/* JSON is UTF-8: a byte that is not becomes U+FFFD. */
 static void put_string(hdo_json *j, const char *s) {
+    char out[HDO_JSON_CHAR];
     puts_(j, "\"");
-    for (size_t left = strlen(s), n; left > 0; s += n, left -= n) {
-        uint32_t code = 0;
-        char esc[8];
-        n = hdo__utf8_next(s, left, &code);
-        if (n == 0) {
-            puts_(j, "\xef\xbf\xbd");
-            n = 1;
-        } else if (code == '"' || code == '\\') {
-            esc[0] = '\\';
-            esc[1] = (char)code;
-            put(j, esc, 2);
-        } else if (code == '\n') {
-            puts_(j, "\\n");
-        } else if (code == '\t') {
-            puts_(j, "\\t");
-        } else if (code < 0x20 || (code >= 0x7f && code <= 0x9f)) { /* terminals read those too */
-            snprintf(esc, sizeof esc, "\\u%04x", (unsigned)code);
-            puts_(j, esc);
-        } else {
-            put(j, s, n);
-        }
+    for (size_t left = strlen(s); left > 0;) {
+        size_t n = hdo__json_next(&s, &left, out);
+        put(j, out, n);
     }
     puts_(j, "\"");
 }

@@ -86,6 +86,37 @@ void hdo__quote_csv(FILE *f, const char *s) {
     if (quotes) fputc('"', f);
 }
 
+/* JSON is UTF-8: a byte that is not becomes U+FFFD. Terminals read control characters too, so C1 is escaped as well. */
+size_t hdo__json_next(const char **s, size_t *left, char out[HDO_JSON_CHAR]) {
+    uint32_t code = 0;
+    size_t n = hdo__utf8_next(*s, *left, &code), step = n > 0 ? n : 1;
+    if (n == 0) {
+        memcpy(out, "\xef\xbf\xbd", 3);
+        n = 3;
+    } else if (code == '"' || code == '\\') {
+        n = (size_t)snprintf(out, HDO_JSON_CHAR, "\\%c", (char)code);
+    } else if (code == '\n' || code == '\t') {
+        n = (size_t)snprintf(out, HDO_JSON_CHAR, "\\%c", code == '\n' ? 'n' : 't');
+    } else if (code < 0x20 || (code >= 0x7f && code <= 0x9f)) {
+        n = (size_t)snprintf(out, HDO_JSON_CHAR, "\\u%04x", (unsigned)code & 0xffff);
+    } else {
+        memcpy(out, *s, n);
+    }
+    *s += step;
+    *left -= step;
+    return n;
+}
+
+void hdo__quote_json(FILE *f, const char *s) {
+    char out[HDO_JSON_CHAR];
+    fputc('"', f);
+    for (size_t left = strlen(s); left > 0;) {
+        size_t n = hdo__json_next(&s, &left, out);
+        fwrite(out, 1, n, f);
+    }
+    fputc('"', f);
+}
+
 /* A double-quoted string knows octal escapes; letters, digits and a few marks need none. A backquote would run a
  * command, a line break would end the string. gnuplot takes up to four digits for an escape that starts with 0, so a
  * digit behind an escape is escaped too. */

@@ -21,6 +21,11 @@ void hdo__quote_plain(FILE *f, const char *s);
 void hdo__quote_html(FILE *f, const char *s);
 /* One field (RFC 4180), without line breaks. Quotes only where they are needed. */
 void hdo__quote_csv(FILE *f, const char *s);
+/* A JSON string with its quotes; documents are built by base/json.h. */
+void hdo__quote_json(FILE *f, const char *s);
+/* The next character of such a string, escaped, into out; returns its bytes. */
+enum { HDO_JSON_CHAR = 8 };
+size_t hdo__json_next(const char **s, size_t *left, char out[HDO_JSON_CHAR]);
 /* A string with its quotes, to be shown: set title, title. */
 void hdo__quote_gnuplot(FILE *f, const char *s);
 /* The name of a file beside the script, byte for byte, followed by ext; with its quotes. Never a pipe or an option. */
