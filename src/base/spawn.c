@@ -22,7 +22,7 @@ static void become(const hdo_spawn *s, int out) {
 }
 
 static void take_output(const hdo_spawn *s, int fd) {
-    char rest[512];
+    char rest[512] = "";
     size_t len = 0;
     for (;;) {
         bool room = len + 1 < s->cap;

@@ -309,9 +309,8 @@ bool hdo__data_differs(const hdo_config *c, hdo_slot s, const hdo_data_config *b
 }
 
 void hdo__data_changed(hdo_config *c, hdo_slot changed, hdo_origin now) {
-    static const char *const keys[] = {"train",      "val",     "path_val", "path",       "label",
-                                       "validation", "classes", "features", "separation", "positions",
-                                       "law",        "augment_val"};
+    static const char *const keys[] = {"train",   "val",      "path_val",   "path",      "label", "validation",
+                                       "classes", "features", "separation", "positions", "law",   "augment_val"};
     bool path = strcmp(hdo__slot_option(changed)->key, "path") == 0;
     int n = path ? 3 : (int)(sizeof keys / sizeof keys[0]); /* another file of the same kind, or another kind */
     hdo_data_config fresh = {0};
