@@ -5,13 +5,13 @@
 #   make demo     the same, then the main job with a figure
 #   make bench    benchmarks       make asan     unit tests under AddressSanitizer and UBSan
 #   make bench-guard  instruction counts of small cases against the stored ones
-#   make format   clang-format     make install  PREFIX=/usr/local
+#   make format   clang-format     make install  PREFIX=/usr/local, DESTDIR=; make uninstall takes it back
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install format format-check lint deps clean
+.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall format format-check lint deps clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -64,8 +64,14 @@ clang: deps
 	@test -d $(BUILD)-clang || CC=clang $(MESON) setup $(BUILD)-clang -Dwerror=true
 	@tools/run-tests $(BUILD)-clang --unit
 
+# PREFIX=/opt/hdo and DESTDIR=/tmp/stage as usual. Without PREFIX: where the build was configured for.
 install: all
-	@$(MESON) install -C $(BUILD)
+	@$(if $(filter-out file,$(origin PREFIX)),$(MESON) configure $(BUILD) -Dprefix="$$(realpath -m "$(PREFIX)")")
+	@DESTDIR="$(if $(DESTDIR),$$(realpath -m "$(DESTDIR)"))" $(MESON) install -C $(BUILD)
+
+# What the last install put somewhere.
+uninstall:
+	@ninja -C $(BUILD) uninstall
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
@@ -76,7 +82,7 @@ format-check:
 lint:
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
 	  --suppressions-list=tools/cppcheck-suppressions -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src cli
-	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/install-man tools/hdo-data-get .ci/run
+	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run
 
 clean:
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang demo

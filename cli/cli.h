@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the commands share. Results go to stdout, everything said to people to stderr. The commands use only the public
- * headers of the library.
+ * headers of the library, and the writers of base/ (JSON, quoting, programs without a shell), which are linked in.
  */
 #ifndef HDO_CLI_H
 #define HDO_CLI_H
@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "base/json.h"
+#include "base/quote.h"
 #include "hdo/hdo.h"
 
 enum {
@@ -55,6 +57,8 @@ int cli_usage_error(const char *command, const char *fmt, ...) HDO_PRINTF(2, 3);
 void cli_note(const char *fmt, ...) HDO_PRINTF(1, 2);                            /* a line on stderr, unless quiet */
 
 void cli_warn(const char *text); /* "hdo: warning: ..." on stderr, also when quiet */
+/* The document on stdout, followed by a line end; clears it. Returns the exit code. */
+int cli_json(hdo_json *j);
 
 /* Flushes stdout; a full disk or a closed pipe becomes an exit code. Every command ends with it. */
 int cli_finish(int code);
@@ -114,6 +118,15 @@ void cli_progress_start(cli_progress *p, const char *label, int64_t total);
 void cli_progress_row(cli_progress *p, const hdo_row *row);
 void cli_progress_step(cli_progress *p, int64_t step, const hdo_row *row);
 void cli_progress_end(cli_progress *p);
+
+/* A line of pieces that rewrites itself on a terminal. What does not fit goes, the highest rank first; a piece of rank
+ * 0 stays and is cut. At most 8 pieces. Returns the columns left. */
+typedef struct cli_piece {
+    const char *text;
+    int rank;
+} cli_piece;
+int cli_line(bool tty, const cli_piece *piece, int n);
+int cli_columns(void); /* $COLUMNS, or of the terminal, or 80 */
 
 double cli_now_s(void);
 void cli_clock_text(double s, char buf[32]); /* 1:02:03 or 2:03 */

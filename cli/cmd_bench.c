@@ -66,23 +66,31 @@ static void print_number(FILE *f, const char *before, double v, const char *none
     }
 }
 
-static void print_json(const hdo_bench_row *r,
-                       bool first) { /* names and shapes hold no character that JSON would escape */
-    printf("%s\n  {\"name\": \"%s\", \"shape\": \"%s\", \"threads\": %d, \"ranks\": %d, \"n\": %d, \"calls\": %lld",
-           first ? "" : ",", r->name, r->shape, r->threads, r->ranks, r->s.n, (long long)r->calls);
+static void put_json(hdo_json *j, const hdo_bench_row *r) {
+    hdo__json_object(j, NULL);
+    hdo__json_text(j, "name", r->name);
+    hdo__json_text(j, "shape", r->shape);
+    hdo__json_int(j, "threads", r->threads);
+    hdo__json_int(j, "ranks", r->ranks);
+    hdo__json_int(j, "n", r->s.n);
+    hdo__json_int(j, "calls", r->calls);
     const double v[] = {r->s.median, r->s.p10,    r->s.p90,       r->s.min, r->cpu_s,
                         r->rate,     r->fraction, r->allocations, r->busy};
     static const char *const key[] = {"median_s", "p10_s",    "p90_s",       "min_s", "cpu_s",
                                       "rate",     "fraction", "allocations", "busy"};
-    for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) {
-        char number[HDO_NUMBER_MAX];
-        printf(", \"%s\": %s", key[k], hdo_json_number(v[k], number));
-    }
-    printf(", \"unit\": \"%s\", \"limit\": \"%s\", \"peak_bytes\": %zu}", r->unit, r->limit, r->peak_bytes);
+    for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) hdo__json_real(j, key[k], v[k]);
+    hdo__json_text(j, "unit", r->unit);
+    hdo__json_text(j, "limit", r->limit);
+    hdo__json_int(j, "peak_bytes", (int64_t)r->peak_bytes);
+    hdo__json_end(j, '}');
 }
 
 static void print_csv(FILE *f, const hdo_bench_row *r, const char *date) {
-    fprintf(f, "%s,%s,%s,\"%s\",%d,%d,%d", date, hdo_version(), r->name, r->shape, r->threads, r->ranks, r->s.n);
+    fprintf(f, "%s,%s,", date, hdo_version());
+    hdo__quote_csv(f, r->name);
+    fputc(',', f);
+    hdo__quote_csv(f, r->shape);
+    fprintf(f, ",%d,%d,%d", r->threads, r->ranks, r->s.n);
     const double v[] = {r->s.median, r->s.p10, r->s.p90, r->cpu_s, r->rate};
     for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) print_number(f, ",", v[k], "");
     fprintf(f, ",%s,%s", r->unit, r->limit);
@@ -94,8 +102,8 @@ static void print_csv(FILE *f, const hdo_bench_row *r, const char *date) {
 }
 
 void bench_put(const bench_out *out, const hdo_bench_row *row) {
-    if (out->json) {
-        print_json(row, *out->rows == 0);
+    if (out->json != NULL) {
+        put_json(out->json, row);
     } else {
         if (*out->rows == 0) print_header();
         print_row(row);
@@ -218,15 +226,20 @@ int cmd_bench(int argc, char **argv) {
     struct tm utc;
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     cpu_name(cpu, sizeof cpu);
-    bench_out out = {.json = a.json, .cpu = a.o.cpu, .rows = &rows, .date = date};
+    hdo_json j;
+    hdo__json_init(&j, true);
+    bench_out out = {.json = a.json ? &j : NULL, .cpu = a.o.cpu, .rows = &rows, .date = date};
     if (a.csv != NULL && (out.csv = open_csv(a.csv)) == NULL) {
         hdo_error e = {.code = HDO_E_IO};
         snprintf(e.msg, sizeof e.msg, "'%.400s' cannot be written", a.csv);
         return cli_fail(&e);
     }
     cli_catch_signals();
-    if (a.json)
-        printf("{\"version\": \"%s\", \"date\": \"%s\", \"cpu\": \"%s\", \"rows\": [", hdo_version(), date, cpu);
+    hdo__json_object(&j, NULL);
+    hdo__json_text(&j, "version", hdo_version());
+    hdo__json_text(&j, "date", date);
+    hdo__json_text(&j, "cpu", cpu);
+    hdo__json_array(&j, "rows");
     a.o.ctx = &out;
     a.o.row = on_row;
     a.o.note = on_note;
@@ -234,7 +247,10 @@ int cmd_bench(int argc, char **argv) {
     hdo_error e = {0};
     bench_process_run(&out, a.o.name);
     hdo_status st = library_has(a.o.name) ? hdo_bench_run(&a.o, &e) : HDO_OK;
-    if (a.json) printf("\n]}\n");
+    hdo__json_end(&j, ']');
+    hdo__json_end(&j, '}');
+    if (a.json && cli_json(&j) != 0) st = e.code = HDO_E_MEMORY;
+    hdo__json_clear(&j);
     if (out.csv != NULL && fclose(out.csv) != 0 && st == HDO_OK) {
         st = e.code = HDO_E_IO;
         snprintf(e.msg, sizeof e.msg, "writing '%.400s' failed", a.csv);

@@ -6,7 +6,8 @@
 #include "hdo/bench.h"
 
 typedef struct bench_out { /* where rows go */
-    bool json, cpu;        /* cpu: statistics of processor time */
+    hdo_json *json;        /* NULL: a table */
+    bool cpu;              /* statistics of processor time */
     FILE *csv;             /* may be NULL */
     int *rows;             /* so far */
     const char *date;

@@ -21,9 +21,33 @@ static const char help_text[] =
     "  --json             one JSON document\n\n"
     "Example: hdo compare runs/24fo+256zo runs/24fo --at cost\n";
 
-static void put(const char *key, double v) {
-    char buf[HDO_NUMBER_MAX];
-    printf(", \"%s\": %s", key, hdo_json_number(v, buf));
+static int print_json(const hdo_difference *d, const char *metric, const char *axis, double x) {
+    hdo_json j;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_text(&j, "metric", metric);
+    hdo__json_text(&j, "axis", axis);
+    hdo__json_real(&j, "at", x);
+    hdo__json_int(&j, "n_a", d->n_a);
+    hdo__json_int(&j, "n_b", d->n_b);
+    hdo__json_bool(&j, "paired", d->paired);
+    hdo__json_real(&j, "a", d->a);
+    hdo__json_real(&j, "a_se", d->n_a > 1 ? d->a_se : (double)NAN);
+    hdo__json_real(&j, "b", d->b);
+    hdo__json_real(&j, "b_se", d->n_b > 1 ? d->b_se : (double)NAN);
+    hdo__json_real(&j, "diff", d->diff);
+    hdo__json_real(&j, "low", d->low);
+    hdo__json_real(&j, "high", d->high);
+    hdo__json_real(&j, "p", d->p);
+    hdo__json_end(&j, '}');
+    return cli_json(&j);
+}
+
+static void print_side(char side, const char *dir, double mean, double se, int n) {
+    printf("  %c  %-40s %10.5g", side, dir, mean);
+    if (n > 1) printf(" +- %.2g", se);
+    printf("  (%d run%s)\n", n, n > 1 ? "s" : "");
 }
 
 int cmd_compare(int argc, char **argv) {
@@ -62,25 +86,10 @@ int cmd_compare(int argc, char **argv) {
     hdo_error e = {0};
     hdo_difference d;
     if (hdo_compare_runs(a, b, metric, axis, at, &d, &x, &e) != HDO_OK) return cli_fail(&e);
-    if (json) {
-        char number[HDO_NUMBER_MAX];
-        printf("{\"schema_version\": 1, \"metric\": \"%s\", \"axis\": \"%s\", \"at\": %s, \"n_a\": %d, \"n_b\": %d, "
-               "\"paired\": %s",
-               metric, axis, hdo_json_number(x, number), d.n_a, d.n_b, d.paired ? "true" : "false");
-        put("a", d.a);
-        put("a_se", d.a_se);
-        put("b", d.b);
-        put("b_se", d.b_se);
-        put("diff", d.diff);
-        put("low", d.low);
-        put("high", d.high);
-        put("p", d.p);
-        printf("}\n");
-        return 0;
-    }
+    if (json) return print_json(&d, metric, axis, x);
     printf("%s at %s = %.6g\n", metric, axis, x);
-    printf("  A  %-40s %10.5g +- %.2g  (%d runs)\n  B  %-40s %10.5g +- %.2g  (%d runs)\n", a, d.a, d.a_se, d.n_a, b,
-           d.b, d.b_se, d.n_b);
+    print_side('A', a, d.a, d.a_se, d.n_a);
+    print_side('B', b, d.b, d.b_se, d.n_b);
     if (isfinite(d.low)) {
         printf("  A - B = %.4g, 95 %% between %.4g and %.4g (p = %.2g, %s): %s\n", d.diff, d.low, d.high, d.p,
                d.paired ? "same seeds in pairs" : "Welch",

@@ -40,43 +40,29 @@ typedef struct args {
 
 /* ---- printing ---- */
 
-static void json_text(const char *key, const char *s) {
-    printf("\"%s\": \"", key);
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < 0x20)
-            printf("\\u%04x", c);
-        else
-            putchar(c);
-    }
-    putchar('"');
-}
-
-static void json_real(const char *key, double v) {
-    char buf[HDO_NUMBER_MAX];
-    printf("\"%s\": %s", key, hdo_json_number(v, buf));
-}
-
-static void json_info(const hdo_data_info *d) {
-    printf("{");
-    json_text("name", d->name);
-    printf(", ");
-    json_text("state", hdo_data_state_text(d->state));
-    printf(", ");
-    json_text("about", d->about);
-    printf(", ");
-    json_text("path", d->path);
-    printf(", \"files\": [");
+static void json_info(hdo_json *j, const hdo_data_info *d) {
+    hdo__json_object(j, NULL);
+    hdo__json_text(j, "name", d->name);
+    hdo__json_text(j, "state", hdo_data_state_text(d->state));
+    hdo__json_text(j, "about", d->about);
+    hdo__json_text(j, "path", d->path);
+    hdo__json_array(j, "files");
     for (int k = 0; k < d->n_files; k++) {
-        printf("%s{", k > 0 ? ", " : "");
-        json_text("name", d->file[k].name);
-        printf(", \"bytes\": %lld, ", (long long)d->file[k].bytes);
-        json_text("sha256", d->file[k].sha256);
-        printf("}");
+        hdo__json_object(j, NULL);
+        hdo__json_text(j, "name", d->file[k].name);
+        hdo__json_int(j, "bytes", d->file[k].bytes);
+        hdo__json_text(j, "sha256", d->file[k].sha256);
+        hdo__json_end(j, '}');
     }
-    printf("]}");
+    hdo__json_end(j, ']');
+    hdo__json_end(j, '}');
+}
+
+static int print_info(const hdo_data_info *d) {
+    hdo_json j;
+    hdo__json_init(&j, false);
+    json_info(&j, d);
+    return cli_json(&j);
 }
 
 /* ---- verbs ---- */
@@ -87,22 +73,26 @@ static int do_list(const args *a) {
     char dir[4096];
     if (hdo_data_dir(dir, sizeof dir, &e) != HDO_OK) return cli_fail(&e);
     cli_style s = cli_style_for(stdout);
-    if (a->json) {
-        printf("{\"schema_version\": 1, ");
-        json_text("dir", dir);
-        printf(", \"data\": [");
-    }
+    hdo_json j;
+    hdo__json_init(&j, true);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_text(&j, "dir", dir);
+    hdo__json_array(&j, "data");
     for (int i = 0; i < hdo_data_count(); i++) {
-        if (hdo_data_at(i, &d, &e) != HDO_OK) return cli_fail(&e);
-        if (a->json) {
-            printf("%s\n  ", i > 0 ? "," : "");
-            json_info(&d);
-            continue;
+        if (hdo_data_at(i, &d, &e) != HDO_OK) {
+            hdo__json_clear(&j);
+            return cli_fail(&e);
         }
+        json_info(&j, &d);
+        if (a->json) continue;
         const char *colour = d.state == HDO_DATA_READY ? s.green : d.state == HDO_DATA_DAMAGED ? s.red : s.dim;
         printf("%s%-10s%s %s%-10s%s %s\n", s.bold, d.name, s.off, colour, hdo_data_state_text(d.state), s.off, d.about);
     }
-    if (a->json) printf("\n]}\n");
+    hdo__json_end(&j, ']');
+    hdo__json_end(&j, '}');
+    if (a->json) return cli_json(&j);
+    hdo__json_clear(&j);
     return 0;
 }
 
@@ -118,8 +108,7 @@ static int do_get(const args *a) {
             .from = a->from, .via = a->via, .offline = a->offline, .force = a->force, .quiet = cli_quiet()};
         if (hdo_data_get(a->name[i], &o, &d, &e) != HDO_OK) return cli_fail(&e);
         if (a->json) {
-            json_info(&d);
-            printf("\n");
+            if (print_info(&d) != 0) return 1;
         } else {
             cli_note("%s: %s%s%s", d.name, hdo_data_state_text(d.state), d.path[0] != '\0' ? " in " : "", d.path);
         }
@@ -133,8 +122,7 @@ static int do_import(const args *a) {
     hdo_data_info d;
     if (hdo_data_import(NULL, a->name[0], a->force, &d, &e) != HDO_OK) return cli_fail(&e);
     if (a->json) {
-        json_info(&d);
-        printf("\n");
+        return print_info(&d);
     } else {
         cli_note("%s: %s in %s", d.name, hdo_data_state_text(d.state), d.path);
     }
@@ -144,7 +132,11 @@ static int do_import(const args *a) {
 /* Named sets must be here; without names, those that are absent are skipped. */
 static int do_verify(const args *a) {
     int code = 0, seen = 0;
-    if (a->json) printf("{\"schema_version\": 1, \"verified\": [");
+    hdo_json j;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_array(&j, "verified");
     const int n = a->n_names > 0 ? a->n_names : hdo_data_count();
     for (int i = 0; i < n; i++) {
         hdo_error e = {0};
@@ -156,16 +148,19 @@ static int do_verify(const args *a) {
             int c = cli_fail(&e);
             if (code == 0) code = c;
         }
-        if (a->json) {
-            printf("%s{", seen > 0 ? ", " : "");
-            json_text("name", a->n_names > 0 ? a->name[i] : d.name);
-            printf(", \"ok\": %s}", st == HDO_OK ? "true" : "false");
-        } else if (st == HDO_OK) {
+        hdo__json_object(&j, NULL);
+        hdo__json_text(&j, "name", a->n_names > 0 ? a->name[i] : d.name);
+        hdo__json_bool(&j, "ok", st == HDO_OK);
+        hdo__json_end(&j, '}');
+        if (st == HDO_OK && !a->json) {
             printf("%s: %d files, every SHA-256 is right\n", d.name, d.n_files);
         }
         seen++;
     }
-    if (a->json) printf("]}\n");
+    hdo__json_end(&j, ']');
+    hdo__json_end(&j, '}');
+    if (a->json && cli_json(&j) != 0) code = 1;
+    if (!a->json) hdo__json_clear(&j);
     if (seen == 0) cli_note("no data set is here; 'hdo data get mnist' obtains one");
     return code;
 }
@@ -212,33 +207,34 @@ static void print_stats(const hdo_data_stats *t, const char *name, const char *w
     printf("%s\n  sha256      %s\n", shown < t->classes ? " ..." : "", t->sha256);
 }
 
-static void json_stats(const hdo_data_stats *t, const char *name, const char *which) {
-    printf("{\"schema_version\": 1, ");
-    json_text("name", name);
-    printf(", ");
-    json_text("part", which);
-    printf(", \"count\": %lld, \"classes\": %d, \"shape\": [%d, %d, %d], \"vocab\": %d, ", (long long)t->count,
-           t->classes, t->shape[0], t->shape[1], t->shape[2], t->vocab);
+static int json_stats(const hdo_data_stats *t, const char *name, const char *which) {
+    hdo_json j;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_text(&j, "name", name);
+    hdo__json_text(&j, "part", which);
+    hdo__json_int(&j, "count", t->count);
+    hdo__json_int(&j, "classes", t->classes);
+    hdo__json_array(&j, "shape");
+    for (int k = 0; k < 3; k++) hdo__json_int(&j, NULL, t->shape[k]);
+    hdo__json_end(&j, ']');
+    hdo__json_int(&j, "vocab", t->vocab);
     for (int k = 0; k < 2; k++) {
-        printf("\"%s\": [", k == 0 ? "mean" : "sd");
-        for (int c = 0; c < 4 && c < t->shape[0] && t->vocab == 0; c++) {
-            char number[HDO_NUMBER_MAX];
-            printf("%s%s", c > 0 ? ", " : "", hdo_json_number(k == 0 ? t->mean[c] : t->sd[c], number));
-        }
-        printf("], ");
+        hdo__json_array(&j, k == 0 ? "mean" : "sd");
+        for (int c = 0; c < 4 && c < t->shape[0] && t->vocab == 0; c++)
+            hdo__json_real(&j, NULL, k == 0 ? t->mean[c] : t->sd[c]);
+        hdo__json_end(&j, ']');
     }
-    json_real("min", t->min);
-    printf(", ");
-    json_real("max", t->max);
-    printf(", ");
-    json_real("bayes_error", t->bayes_error);
-    printf(", \"per_class\": [");
-    for (int c = 0; c < t->classes && c < HDO_DATA_HISTOGRAM; c++) {
-        printf("%s%lld", c > 0 ? ", " : "", (long long)t->per_class[c]);
-    }
-    printf("], ");
-    json_text("sha256", t->sha256);
-    printf("}\n");
+    hdo__json_real(&j, "min", t->min);
+    hdo__json_real(&j, "max", t->max);
+    hdo__json_real(&j, "bayes_error", t->bayes_error);
+    hdo__json_array(&j, "per_class");
+    for (int c = 0; c < t->classes && c < HDO_DATA_HISTOGRAM; c++) hdo__json_int(&j, NULL, t->per_class[c]);
+    hdo__json_end(&j, ']');
+    hdo__json_text(&j, "sha256", t->sha256);
+    hdo__json_end(&j, '}');
+    return cli_json(&j);
 }
 
 /* The data part of a default configuration with the name and the --set of the command line. */
@@ -250,7 +246,6 @@ static hdo_status data_config(const args *a, const char *name, hdo_data_config *
     }
     hdo_config_default(c);
     hdo_status st = hdo_config_set(c, "data.name", name, HDO_FROM_FLAG, e);
-    if (st == HDO_OK && strcmp(name, "synthetic") != 0) c->data.train = c->data.val = 0;
     for (int i = 0; i < a->n_set && st == HDO_OK; i++) {
         char key[128];
         const char *eq = strchr(a->set[i], '=');
@@ -283,10 +278,7 @@ static int do_show(const args *a) {
         if (!a->json) return 0;
     }
     if (hdo_data_statistics(&c, a->val, &t, &e) != HDO_OK) return cli_fail(&e);
-    if (a->json) {
-        json_stats(&t, name, which);
-        return 0;
-    }
+    if (a->json) return json_stats(&t, name, which);
     print_stats(&t, name, which);
     for (int64_t i = 0; i < 8 && t.vocab > 0; i++) {
         char text[80];

@@ -24,46 +24,44 @@ static const char help_text[] =
     "Example: hdo eval runs/a --node 0\n"
     "         hdo eval resnet18.safetensors --model resnet18 --data cifar10 --limit 1000 --json\n";
 
-static void put_text(const char *s) { /* a JSON string */
-    putchar('"');
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\' || c < 0x20) {
-            printf("\\u%04x", c);
-        } else {
-            putchar(c);
-        }
+static int print_json(const hdo_evaluation *v, const hdo_config *c, const char *source, const char *split) {
+    hdo_json j;
+    hdo__json_init(&j, true);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_text(&j, "source", source);
+    hdo__json_text(&j, "kind", v->kind);
+    hdo__json_text(&j, "model", c->model.name);
+    hdo__json_text(&j, "data", c->data.name);
+    hdo__json_text(&j, "split", split);
+    hdo__json_int(&j, "d", (int64_t)v->d);
+    hdo__json_int(&j, "samples", v->samples);
+    hdo__json_real(&j, "loss", v->loss);
+    hdo__json_real(&j, "accuracy", v->accuracy);
+    if (v->step >= 0) {
+        hdo__json_int(&j, "step", v->step);
+        hdo__json_int(&j, "nodes", v->n);
     }
-    putchar('"');
-}
-
-static void print_json(const hdo_evaluation *v, const hdo_config *c, const char *source, const char *split) {
-    char number[HDO_NUMBER_MAX];
-    printf("{\n  \"schema_version\": 1,\n  \"source\": ");
-    put_text(source);
-    printf(",\n  \"kind\": \"%s\",\n  \"model\": \"%s\",\n  \"data\": \"%s\",\n  \"split\": \"%s\",\n  \"d\": %lld,\n"
-           "  \"samples\": %lld,\n  \"loss\": %s,\n",
-           v->kind, c->model.name, c->data.name, split, (long long)v->d, (long long)v->samples,
-           hdo_json_number(v->loss, number));
-    printf("  \"accuracy\": %s,\n", hdo_json_number(v->accuracy, number));
-    if (v->step >= 0) printf("  \"step\": %lld,\n  \"nodes\": %lld,\n", (long long)v->step, (long long)v->n);
-    printf("  \"classes\": [");
+    hdo__json_array(&j, "classes");
     for (int k = 0; k < v->classes; k++) {
-        printf("%s\n    {\"class\": %d, \"samples\": %lld, \"correct\": %lld}", k > 0 ? "," : "", k,
-               (long long)v->count[k], (long long)v->correct[k]);
+        hdo__json_object(&j, NULL);
+        hdo__json_int(&j, "class", k);
+        hdo__json_int(&j, "samples", v->count[k]);
+        hdo__json_int(&j, "correct", v->correct[k]);
+        hdo__json_end(&j, '}');
     }
-    printf("\n  ]");
+    hdo__json_end(&j, ']');
     if (v->confusion != NULL) {
-        printf(",\n  \"confusion\": [");
+        hdo__json_array(&j, "confusion");
         for (int i = 0; i < v->classes; i++) {
-            printf("%s\n    [", i > 0 ? "," : "");
-            for (int j = 0; j < v->classes; j++)
-                printf("%s%lld", j > 0 ? ", " : "", (long long)v->confusion[i * v->classes + j]);
-            printf("]");
+            hdo__json_array(&j, NULL);
+            for (int k = 0; k < v->classes; k++) hdo__json_int(&j, NULL, v->confusion[i * v->classes + k]);
+            hdo__json_end(&j, ']');
         }
-        printf("\n  ]");
+        hdo__json_end(&j, ']');
     }
-    printf("\n}\n");
+    hdo__json_end(&j, '}');
+    return cli_json(&j);
 }
 
 static void print_text(const hdo_evaluation *v, const hdo_config *c) {
@@ -163,9 +161,10 @@ int cmd_eval(int argc, char **argv) {
     if (st == HDO_OK) st = cli_apply_sets(c, n_set, set, &e);
     if (st == HDO_OK) st = hdo_evaluate(c, source, &o, &v, &e);
     if (st == HDO_OK && v.note[0] != '\0') cli_note("%s", v.note);
-    if (st == HDO_OK && json) print_json(&v, c, source, split);
+    int code = 0;
+    if (st == HDO_OK && json) code = print_json(&v, c, source, split);
     if (st == HDO_OK && !json) print_text(&v, c);
     hdo_evaluation_clear(&v);
     free(c);
-    return st == HDO_OK ? 0 : cli_fail(&e);
+    return st == HDO_OK ? code : cli_fail(&e);
 }

@@ -9,7 +9,8 @@
 static const char help_text[] =
     "Usage: hdo plot RUN... [-o BASE] [--y METRIC] [--x METRIC] [--log] [--title TEXT] [--text]\n\n"
     "Draws one curve per RUN. A RUN is a run folder, or a folder of runs that differ in the seed (as --seeds writes\n"
-    "them): then the line is the mean and the band the standard error over seeds.\n\n"
+    "them): then the line is the mean and the band the standard error over seeds. A run that diverged is a thin line\n"
+    "of its own that ends in a cross, and not part of the mean.\n\n"
     "  -o, --output BASE  writes BASE.svg, .png, .pdf, and BASE.csv and .gp to restyle them (default: figure)\n"
     "  --y METRIC         what to draw (default: val/loss_mean)\n"
     "  --x METRIC         against what: step, interactions, cost (weighted passes), bytes_exchanged, time/wall\n"

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "pool.h"
+#include "run_text.h"
 #include "seeds.h"
 
 static const char help_text[] =
@@ -71,40 +72,11 @@ static void on_log(void *ctx, hdo_log_level level, const char *message) {
     if (level == HDO_LOG_INFO) cli_note("%s", message);
 }
 
-static void print_group(const char *name, const hdo_group *g) {
-    printf("  %-10s %10.4f %10.4f %10.4f %10.4f", name, g->loss_mean, g->loss_std, g->loss_min, g->loss_max);
-    if (isfinite(g->acc_mean)) printf(" %9.2f%%", 100.0 * g->acc_mean);
-    printf("\n");
-}
-
-static void print_result(const hdo_config *c, const hdo_run *r, hdo_stop why, const char *dir) {
-    const hdo_row *row = hdo_run_last_row(r);
-    cli_style s = cli_style_for(stdout);
-    printf("%s%s%s after %lld steps, %.1f s (steps %.1f s, evaluation %.1f s)\n", s.bold, hdo_stop_name(why), s.off,
-           (long long)row->step, row->wall_s, row->step_s, row->eval_s);
-    printf("  %-10s %10s %10s %10s %10s %10s\n", "nodes", "loss", "std", "min", "max", "accuracy");
-    print_group("all", &row->all);
-    for (int k = 0; k < c->n_classes && c->n_classes > 1; k++) print_group(c->population[k].name, &row->cls[k]);
-    if (isfinite(row->mu_loss)) {
-        printf("  %-10s %10.4f %43s", "mean model", row->mu_loss, "");
-        if (isfinite(row->mu_acc)) printf("%9.2f%%", 100.0 * row->mu_acc);
-        printf("\n");
-    }
-    printf("  consensus distance Gamma %.4g; oracle calls: %lld forward, %lld backward, %lld jvp; %.1f MB exchanged\n",
-           row->gamma, (long long)row->forward, (long long)row->backward, (long long)row->jvp,
-           (double)row->bytes / 1e6);
-    if (dir != NULL) printf("  results in %s\n", dir);
-}
-
 static void print_plan(const hdo_config *c, const hdo_run *r, bool json) {
     hdo_run_info i;
     hdo_run_describe(r, &i);
     if (json) {
-        printf("{\"schema_version\": 1, \"dry_run\": true, \"model\": \"%s\", \"d\": %lld, \"n\": %lld, "
-               "\"total_steps\": %lld, "
-               "\"threads\": %d, \"state_bytes\": %zu, \"scratch_bytes\": %zu, \"bytes_per_step\": %lld}\n",
-               c->model.name, (long long)i.d, (long long)i.n, (long long)i.total_steps, i.threads, i.state_bytes,
-               i.scratch_bytes, (long long)i.bytes_per_step);
+        run_print_plan_json(c, &i);
         return;
     }
     char *yaml = hdo_config_dump(c, true);
@@ -162,7 +134,7 @@ static int finish_run(const run_options *o, hdo_run *r, run_view *v, bool print,
         if (text != NULL) puts(text);
         free(text);
     } else if (print) {
-        print_result(hdo_run_config(r), r, why, dir);
+        run_print_result(hdo_run_config(r), r, why, dir);
     }
     if (why == HDO_DIVERGED) {
         cli_note("hdo: the run diverged after %lld steps (a loss is no longer finite, or beyond the limit of "
@@ -227,91 +199,22 @@ static int run_once(const run_options *o, const hdo_config *c, const char *dir, 
     return finish_run(o, r, &v, print, dir, final);
 }
 
-typedef struct moments {
-    int n;
-    double sum, sum2;
-} moments;
-static void add(moments *m, double v) {
-    m->n++;
-    m->sum += v;
-    m->sum2 += v * v;
-}
-static double mean(const moments *m) {
-    return m->sum / m->n;
-}
-static double standard_error(const moments *m) {
-    double var = (m->sum2 - m->sum * m->sum / m->n) / (m->n - 1);
-    return m->n > 1 ? sqrt(var < 0.0 ? 0.0 : var / m->n)
-                    : (double)NAN; /* NaN: unknown, of one seed or a diverged one */
-}
-
 /* ---- one process per seed ---- */
-
-typedef struct group {
-    moments loss, acc, mu;
-    int diverged;
-    int code; /* the worst exit code */
-} group;
-
-static void collect(group *g, const hdo_row *row, int code) {
-    add(&g->loss, row->all.loss_mean);
-    add(&g->acc, row->all.acc_mean);
-    add(&g->mu, row->mu_loss);
-    g->diverged += code == EXIT_DIVERGED;
-    if (code != 0) g->code = code;
-}
-
-static void put_moments(const char *key, const char *key_se, const moments *m) {
-    char a[HDO_NUMBER_MAX], b[HDO_NUMBER_MAX];
-    printf(", \"%s\": %s, \"%s\": %s", key, hdo_json_number(mean(m), a), key_se, hdo_json_number(standard_error(m), b));
-}
-
-/* "0.1234 +- 0.0012": without the error when one seed cannot tell it, "-" when a run has no finite figure. */
-static void print_moments(const moments *m, double unit, const char *sign) {
-    int digits = unit > 1.0 ? 2 : 4;
-    if (!isfinite(mean(m))) {
-        printf("-");
-        return;
-    }
-    printf("%.*f%s", digits, unit * mean(m), sign);
-    if (m->n > 1) printf(" +- %.*f%s", digits, unit * standard_error(m), sign);
-}
-
-static void print_seeds(const group *g, const char *dir, bool json) {
-    bool acc = isfinite(mean(&g->acc));
-    if (json) {
-        printf("{\"schema_version\": 1, \"seeds\": %d, \"diverged\": %d, \"dir\": \"%s\"", g->loss.n, g->diverged, dir);
-        put_moments("val_loss_mean", "val_loss_se", &g->loss);
-        put_moments("val_loss_mu", "val_loss_mu_se", &g->mu);
-        if (acc) put_moments("val_acc_mean", "val_acc_se", &g->acc);
-        printf("}\n");
-        return;
-    }
-    printf("%d seeds: loss ", g->loss.n);
-    print_moments(&g->loss, 1.0, "");
-    printf(" (mean over nodes), ");
-    print_moments(&g->mu, 1.0, "");
-    printf(" (mean model)");
-    if (acc) printf(", accuracy ");
-    if (acc) print_moments(&g->acc, 100.0, "%");
-    if (g->diverged > 0) printf("; %d diverged", g->diverged);
-    printf("\n  results in %s/seed-*\n", dir);
-}
 
 /* Engine mpi: the ranks are the processes, so the seeds come one after the other. */
 static int run_seeds_in_turn(const run_options *o, hdo_config *c, const char *dir) {
     char sub[HDO_PATH_MAX + 64];
-    group g = {0};
+    run_group g = {0};
     int rank, ranks;
     hdo_mpi_launched(&rank, &ranks);
     for (c->seed = o->seed_first; c->seed <= o->seed_last && (g.code == 0 || g.code == EXIT_DIVERGED); c->seed++) {
         hdo_row row;
         snprintf(sub, sizeof sub, "%s/seed-%lld", dir, (long long)c->seed);
         int code = run_once(o, c, sub, false, &row);
-        if (code == 0 || code == EXIT_DIVERGED) collect(&g, &row, code);
+        if (code == 0 || code == EXIT_DIVERGED) run_collect(&g, &row, code);
         if (code != 0) g.code = code;
     }
-    if (g.loss.n > 0 && rank == 0) print_seeds(&g, dir, o->json);
+    if (g.seeds > 0 && rank == 0) run_print_seeds(&g, dir, o->json);
     return g.code;
 }
 
@@ -331,11 +234,11 @@ static hdo_status seed_config(void *ctx, int k, hdo_config *c, hdo_error *e) {
 /* Runs the jobs, and tells of them together. */
 static int run_pool(const run_options *o, const cli_pool *pool, cli_job *jobs, int n, const char *dir) {
     int code = cli_pool_run(pool, jobs, n);
-    group g = {0};
+    run_group g = {0};
     for (int k = 0; k < n; k++) {
-        if (jobs[k].done) collect(&g, &jobs[k].row, jobs[k].code);
+        if (jobs[k].done) run_collect(&g, &jobs[k].row, jobs[k].code);
     }
-    if (g.loss.n > 0) print_seeds(&g, dir, o->json);
+    if (g.seeds > 0) run_print_seeds(&g, dir, o->json);
     return code;
 }
 

@@ -131,7 +131,9 @@ static void print_table(const hdo_sweep *s, const sweep_options *o, const int *o
         if (isnan(s->score[p])) {
             printf("%12s %9s", "diverged", "");
         } else {
-            printf("%12.5g %9.2g", s->score[p], s->se[p]);
+            char se[32] = "";
+            if (isfinite(s->se[p])) snprintf(se, sizeof se, "%.2g", s->se[p]);
+            printf("%12.5g %9s", s->score[p], se);
         }
         for (int k = 0; k < s->n_axes; k++) printf("  %*s", (int)strlen(s->axis[k].key), s->value[p][k]);
         printf("\n");

@@ -17,40 +17,66 @@ static const char help_text[] =
     "PyTorch checkpoints become safetensors files with tools/pth2safetensors.py IN.pth OUT.safetensors.\n\n"
     "Example: hdo weights convert runs/hybrid --node mean -o hybrid.safetensors\n";
 
-static void print_shape(const hdo_tensor_info *t, const char *open, const char *separator, const char *close) {
-    printf("%s", open);
-    for (int k = 0; k < t->n_dim; k++) printf("%s%lld", k > 0 ? separator : "", (long long)t->dim[k]);
-    printf("%s", close);
+static int info_json(const hdo_tensors *t) {
+    hdo_json j;
+    uint64_t total = 0;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_array(&j, "tensors");
+    for (int i = 0; i < hdo_tensors_count(t); i++) {
+        const hdo_tensor_info *r = hdo_tensors_at(t, i);
+        total += r->count;
+        hdo__json_object(&j, NULL);
+        hdo__json_text(&j, "name", r->name);
+        hdo__json_text(&j, "dtype", r->dtype);
+        hdo__json_array(&j, "shape");
+        for (int k = 0; k < r->n_dim; k++) hdo__json_int(&j, NULL, r->dim[k]);
+        hdo__json_end(&j, ']');
+        hdo__json_end(&j, '}');
+    }
+    hdo__json_end(&j, ']');
+    hdo__json_int(&j, "numbers", (int64_t)total);
+    hdo__json_end(&j, '}');
+    return cli_json(&j);
+}
+
+static void info_text(const hdo_tensors *t) {
+    uint64_t total = 0;
+    int n = hdo_tensors_count(t);
+    for (int i = 0; i < n; i++) {
+        const hdo_tensor_info *r = hdo_tensors_at(t, i);
+        total += r->count;
+        printf("  ");
+        hdo__quote_plain(stdout, r->name);
+        for (size_t k = strlen(r->name); k < 44; k++) putchar(' ');
+        printf(" %-5s (", r->dtype);
+        for (int k = 0; k < r->n_dim; k++) printf("%s%lld", k > 0 ? ", " : "", (long long)r->dim[k]);
+        printf(")\n");
+    }
+    printf("%d tensors, %llu numbers\n", n, (unsigned long long)total);
+    const char *key, *value;
+    for (int i = 0; hdo_tensors_note_at(t, i, &key, &value) != 0; i++) {
+        printf("  ");
+        hdo__quote_plain(stdout, key);
+        printf(": ");
+        hdo__quote_plain(stdout, value);
+        printf("\n");
+    }
 }
 
 static int info(const char *path, bool json) {
     hdo_error e = {0};
     hdo_tensors *t = NULL;
     if (hdo_tensors_open(&t, path, &e) != HDO_OK) return cli_fail(&e);
-    uint64_t total = 0;
-    int n = hdo_tensors_count(t);
-    if (json) printf("{\"schema_version\": 1, \"tensors\": [");
-    for (int i = 0; i < n; i++) {
-        const hdo_tensor_info *r = hdo_tensors_at(t, i);
-        total += r->count;
-        if (json) {
-            printf("%s{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": ", i > 0 ? ", " : "", r->name, r->dtype);
-            print_shape(r, "[", ", ", "]");
-            printf("}");
-        } else {
-            printf("  %-44s %-5s ", r->name, r->dtype);
-            print_shape(r, "(", ", ", ")\n");
-        }
-    }
+    int code = 0;
     if (json) {
-        printf("], \"numbers\": %llu}\n", (unsigned long long)total);
+        code = info_json(t);
     } else {
-        printf("%d tensors, %llu numbers\n", n, (unsigned long long)total);
-        const char *key, *value;
-        for (int i = 0; hdo_tensors_note_at(t, i, &key, &value) != 0; i++) printf("  %s: %s\n", key, value);
+        info_text(t);
     }
     hdo_tensors_close(t);
-    return 0;
+    return code;
 }
 
 static int convert(const char *source, int64_t node, const char *out) {

@@ -48,11 +48,34 @@ cli_style cli_style_for(FILE *f) {
     return isatty(fileno(f)) ? ansi : plain;
 }
 
+/* What is said on stderr may hold names of others: their control characters do not reach the terminal. */
+static void say(const char *text) {
+    char line[2 * HDO_MSG_MAX];
+    for (size_t n; *text != '\0'; text += n) {
+        n = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", n < sizeof line ? (int)n : (int)sizeof line - 1, text);
+        hdo__quote_plain(stderr, line);
+        if (text[n] == '\n') {
+            fputc('\n', stderr);
+            n++;
+        }
+    }
+}
+
+static void vsay(const char *fmt, va_list ap) HDO_PRINTF(1, 0);
+static void vsay(const char *fmt, va_list ap) {
+    char text[2 * HDO_MSG_MAX];
+    vsnprintf(text, sizeof text, fmt, ap);
+    say(text);
+}
+
 int cli_fail(const hdo_error *e) {
     cli_style s = cli_style_for(stderr);
     fflush(stdout);
     if (g_silent && (e->code != HDO_E_ENGINE || e->msg[0] == '\0')) return hdo_status_exit_code(e->code);
-    fprintf(stderr, "%shdo: error:%s %s\n", s.red, s.off, e->msg[0] != '\0' ? e->msg : hdo_status_text(e->code));
+    fprintf(stderr, "%shdo: error:%s ", s.red, s.off);
+    say(e->msg[0] != '\0' ? e->msg : hdo_status_text(e->code));
+    fputc('\n', stderr);
     return hdo_status_exit_code(e->code);
 }
 
@@ -62,7 +85,7 @@ int cli_usage_error(const char *command, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     fprintf(stderr, "%shdo: error:%s ", s.red, s.off);
-    vfprintf(stderr, fmt, ap);
+    vsay(fmt, ap);
     va_end(ap);
     fprintf(stderr, "\nTry 'hdo %s%s--help'.\n", command, command[0] != '\0' ? " " : "");
     return EXIT_USAGE;
@@ -72,14 +95,28 @@ void cli_note(const char *fmt, ...) {
     if (g_quiet) return;
     va_list ap;
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsay(fmt, ap);
     va_end(ap);
     fputc('\n', stderr);
 }
 
 void cli_warn(const char *text) {
     cli_style s = cli_style_for(stderr);
-    if (!g_silent) fprintf(stderr, "%shdo: warning:%s %s\n", s.bold, s.off, text);
+    if (g_silent) return;
+    fprintf(stderr, "%shdo: warning:%s ", s.bold, s.off);
+    say(text);
+    fputc('\n', stderr);
+}
+
+int cli_json(hdo_json *j) {
+    hdo_error e = {.code = HDO_E_MEMORY};
+    if (j->failed) {
+        hdo__json_clear(j);
+        return cli_fail(&e);
+    }
+    puts(j->text);
+    hdo__json_clear(j);
+    return 0;
 }
 
 int cli_finish(int code) {

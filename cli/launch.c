@@ -96,9 +96,13 @@ static int verdict(const cli_end *end, const cli_launch *l) {
     if (!end->said) {
         const char *what = code == SIGKILL || code >= 128 ? "a rank or mpirun was killed, and with it the job"
                                                           : "mpirun has broken off the job";
-        fprintf(stderr, "hdo: error: %s%s%s%s\n", what,
-                l->dir != NULL ? "; if it saved a checkpoint, hdo run --resume " : "", l->dir != NULL ? l->dir : "",
-                l->dir != NULL ? " --engine mpi --np N continues from it" : "");
+        fprintf(stderr, "hdo: error: %s", what);
+        if (l->dir != NULL) {
+            fputs("; if it saved a checkpoint, hdo run --resume ", stderr);
+            hdo__quote_shell(stderr, l->dir);
+            fputs(" --engine mpi --np N continues from it", stderr);
+        }
+        fputc('\n', stderr);
     }
     return EXIT_ENGINE;
 }

@@ -48,8 +48,16 @@ bool cli_seed_range(const char *text, int64_t *first, int64_t *last) {
 }
 
 void cli_join(int argc, char **argv, char *buf, size_t cap) {
-    size_t len = (size_t)snprintf(buf, cap, "hdo");
-    for (int i = 0; i < argc && len + 1 < cap; i++) len += (size_t)snprintf(buf + len, cap - len, " %s", argv[i]);
+    FILE *f = fmemopen(buf, cap, "w"); /* a word that does not fit is cut: for people, and to be pasted into a shell */
+    buf[0] = '\0';
+    if (f == NULL) return;
+    fputs("hdo", f);
+    for (int i = 0; i < argc; i++) {
+        fputc(' ', f);
+        hdo__quote_shell(f, argv[i]);
+    }
+    fclose(f);
+    buf[cap - 1] = '\0';
 }
 
 hdo_status cli_drive(hdo_run *r, int64_t until, void (*step)(void *ctx, const hdo_run *r), void *ctx, hdo_stop *why,
@@ -168,9 +176,14 @@ static void show(state *s, bool force) {
     double spent = now - s->start_s;
     double fresh = done - s->before;
     cli_clock_text(fresh > 0.0 ? spent / fresh * (s->cost - done) : 0.0, eta);
-    fprintf(stderr, "%s%s: %d of %d runs done, %d running, %d%%  eta %s%s", s->tty ? "\r" : "", s->p->label, s->ended,
-            s->n, s->busy, (int)(100.0 * done / s->cost), fresh > 0.0 ? eta : "?", s->tty ? "\033[K" : "\n");
-    fflush(stderr);
+    char name[80], ended[48], busy[32], share[32], when[48];
+    snprintf(name, sizeof name, "%.70s: ", s->p->label);
+    snprintf(ended, sizeof ended, "%d of %d runs done", s->ended, s->n);
+    snprintf(busy, sizeof busy, ", %d running", s->busy);
+    snprintf(share, sizeof share, ", %d%%", (int)(100.0 * done / s->cost));
+    snprintf(when, sizeof when, "  eta %s", fresh > 0.0 ? eta : "?");
+    const cli_piece line[] = {{name, 4}, {ended, 0}, {busy, 3}, {share, 1}, {when, 2}};
+    cli_line(s->tty, line, (int)(sizeof line / sizeof line[0]));
     s->shown_s = now;
     s->live = s->tty;
 }

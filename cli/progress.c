@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Progress on stderr. On a terminal one line rewrites itself at most ten times a second, with a sparkline of the loss;
- * elsewhere a plain line every ten seconds, so that logs stay short.
+ * Progress on stderr. On a terminal one line rewrites itself at most ten times a second, with a sparkline of the loss,
+ * and never fills it: where it is narrow, the least important parts go. Elsewhere a plain line every ten seconds, so
+ * that logs stay short.
  */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -32,10 +35,10 @@ static void remember(cli_progress *p, double loss) {
     p->curve[p->n_curve++] = loss;
 }
 
-static void spark(const cli_progress *p, char *out, size_t cap) {
+static void spark(const cli_progress *p, int width, char *out, size_t cap) {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     double lo = (double)INFINITY, hi = -(double)INFINITY;
-    int first = p->n_curve > SPARK ? p->n_curve - SPARK : 0;
+    int first = p->n_curve > width ? p->n_curve - width : 0;
     for (int i = first; i < p->n_curve; i++) {
         if (!isfinite(p->curve[i])) continue;
         lo = fmin(lo, p->curve[i]);
@@ -59,20 +62,71 @@ void cli_clock_text(double s, char buf[32]) {
     }
 }
 
-static void show(cli_progress *p, int64_t step, const hdo_row *row) {
-    char curve[4 * SPARK + 1], eta[32];
-    double now = cli_now_s(), spent = now - p->start_s;
-    spark(p, curve, sizeof curve);
-    cli_clock_text(step > 0 ? spent / (double)step * (double)(p->total - step) : 0.0, eta);
-    char loss[64] = "";
-    if (row != NULL) {
-        int n = snprintf(loss, sizeof loss, "  loss %.4g", row->all.loss_mean);
-        if (isfinite(row->all.acc_mean)) snprintf(loss + n, sizeof loss - (size_t)n, "  acc %.4f", row->all.acc_mean);
+int cli_columns(void) {
+    int64_t own;
+    const char *set = getenv("COLUMNS");
+    struct winsize w;
+    if (set != NULL && cli_int(set, 1, 10000, &own)) return (int)own;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+/* Columns of a text: characters, not bytes. */
+static int columns_of(const char *s) {
+    int n = 0;
+    for (; *s != '\0'; s++) n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+int cli_line(bool tty, const cli_piece *piece, int n) {
+    int room = tty ? cli_columns() - 1 : INT_MAX, used = 0; /* a full line would wrap on some terminals */
+    bool drop[8] = {false};
+    for (int i = 0; i < n; i++) used += columns_of(piece[i].text);
+    while (used > room) {
+        int worst = -1;
+        for (int i = 0; i < n; i++) {
+            if (!drop[i] && (worst < 0 || piece[i].rank > piece[worst].rank)) worst = i;
+        }
+        if (worst < 0 || piece[worst].rank == 0) break; /* what is left is cut */
+        drop[worst] = true;
+        used -= columns_of(piece[worst].text);
     }
-    fprintf(stderr, "%s%s %lld/%lld (%d%%)%s  eta %s  %s%s", p->tty ? "\r" : "", p->label, (long long)step,
-            (long long)p->total, p->total > 0 ? (int)(100 * step / p->total) : 100, loss, eta, curve,
-            p->tty ? "\033[K" : "\n");
+    char line[1024] = "";
+    size_t len = 0;
+    for (int i = 0; i < n; i++) {
+        if (!drop[i]) len += (size_t)snprintf(line + len, sizeof line - len, "%s", piece[i].text);
+        if (len >= sizeof line) len = sizeof line - 1;
+    }
+    const char *text = line;
+    while (*text == ' ') text++;
+    if (used > room) line[(size_t)(text - line) + (size_t)room] = '\0'; /* plain digits */
+    if (tty) fputc('\r', stderr);
+    hdo__quote_plain(stderr, text);
+    fputs(tty ? "\033[K" : "\n", stderr);
     fflush(stderr);
+    return room - used;
+}
+
+static void show(cli_progress *p, int64_t step, const hdo_row *row) {
+    char name[80], at[64], curve[4 * SPARK + 3] = "", eta[32], when[48], loss[32] = "", acc[32] = "";
+    double now = cli_now_s(), spent = now - p->start_s;
+    snprintf(name, sizeof name, "%.70s ", p->label);
+    snprintf(at, sizeof at, "%lld/%lld (%d%%)", (long long)step, (long long)p->total,
+             p->total > 0 ? (int)(100 * step / p->total) : 100);
+    if (row != NULL) {
+        snprintf(loss, sizeof loss, "  loss %.4g", row->all.loss_mean);
+        if (isfinite(row->all.acc_mean)) snprintf(acc, sizeof acc, "  acc %.4f", row->all.acc_mean);
+    }
+    cli_clock_text(step > 0 ? spent / (double)step * (double)(p->total - step) : 0.0, eta);
+    snprintf(when, sizeof when, "  eta %s", eta);
+    int room = p->tty ? cli_columns() - 3 : INT_MAX; /* for the curve: what the rest leaves */
+    const char *const rest[] = {name, at, loss, acc, when};
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++) room -= columns_of(rest[i]);
+    if (room >= 4) {
+        curve[0] = curve[1] = ' ';
+        spark(p, room < SPARK ? room : SPARK, curve + 2, sizeof curve - 2);
+    }
+    const cli_piece line[] = {{name, 3}, {at, 0}, {loss, 1}, {acc, 4}, {when, 2}, {curve, 5}};
+    cli_line(p->tty, line, (int)(sizeof line / sizeof line[0]));
     p->last_s = now;
     p->live = p->tty;
 }

@@ -239,7 +239,7 @@ void cli_print_comparison(const hdo_comparison *c, const char *figures) {
     printf("  %-32s %11s %10s %11s %9s %16s  %s\n", "at the end", "measured", "se", "bound", "slack", "tightest (t)",
            "verdict");
     for (int q = 0; q < HDO_QUANTITIES; q++) {
-        const hdo_verdict *v = &c->verdict[q];
+        const hdo_bound_check *v = &c->verdict[q];
         if (!v->measured) continue;
         bool convex = q == HDO_Q_DISTANCE || q == HDO_Q_GAMMA || q == HDO_Q_MG || q == HDO_Q_VALUE;
         bool beyond = convex && c->assessment.sc_known && !c->assessment.sc_applies;

@@ -59,7 +59,7 @@ static bool run_case(const quad_case *q, int seeds) {
     bool ok = !cmp.violated && cmp.assessment.sc_holds;
     printf("%s %-18s", ok ? "ok" : "not ok", q->name);
     for (int i = 0; i < HDO_QUANTITIES; i++) {
-        const hdo_verdict *v = &cmp.verdict[i];
+        const hdo_bound_check *v = &cmp.verdict[i];
         if (v->bounded) {
             printf("  %s %.3g%s", hdo_quantity_name((hdo_quantity)i), v->slack, v->violated ? " VIOLATED" : "");
         } else {

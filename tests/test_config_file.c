@@ -437,6 +437,10 @@ static void test_config_help_is_a_table(void **state) {
     assert_null(strstr(one, "momentum"));
     assert_non_null(strstr(top, "\nsteps            300 "));
     assert_null(hdo_config_help("nothing"));
+    char *key = hdo_config_help("population.zo.rv");
+    assert_non_null(strstr(key, "\nrv "));
+    assert_null(strstr(key, "momentum"));
+    free(key);
     for (char *line = strtok(all, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         assert_true(strlen(line) <= 100);
         assert_true(line[strlen(line) - 1] != ' ');

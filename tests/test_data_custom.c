@@ -54,7 +54,7 @@ static void test_real_parse_matches_strtod(void **state) {
     for (int i = 0; good[i] != NULL; i++) {
         const char *p = good[i], *end = p + strlen(p);
         double v;
-        assert_true(hdo__real_parse(&p, end, &v));
+        assert_true(hdo__real_scan(&p, end, &v));
         assert_ptr_equal(p, end);
         assert_float_equal((float)v, strtof(good[i], NULL), fabsf(strtof(good[i], NULL)) * 1e-7f);
     }
@@ -62,28 +62,28 @@ static void test_real_parse_matches_strtod(void **state) {
     for (int i = 0; bad[i] != NULL; i++) {
         const char *p = bad[i];
         double v;
-        assert_false(hdo__real_parse(&p, p + strlen(p), &v));
+        assert_false(hdo__real_scan(&p, p + strlen(p), &v));
         assert_ptr_equal(p, bad[i]);
     }
 }
 
 /* ---- tables ---- */
 
-static hdo_status csv(hdo_rows *r, const char *text, const hdo_rows *like, hdo_error *e) {
+static hdo_status csv(hdo_table *r, const char *text, const hdo_table *like, hdo_error *e) {
     return hdo__csv_parse(r, text, strlen(text), like, 1 << 20, "t.csv", e);
 }
 
 static void test_csv_headings_separators_labels(void **state) {
     (void)state;
     hdo_error e = {0};
-    hdo_rows r, v;
+    hdo_table r, v;
     assert_int_equal(csv(&r, "a,Label,b\r\n1,2,3\r\n\r\n-4,0,5e-1\r\n", NULL, &e), HDO_OK);
     assert_int_equal(r.count, 2);
     assert_int_equal(r.n_in, 2);
     assert_int_equal(r.classes, 3);
     assert_int_equal(r.label[0], 2);
     assert_true(r.reals[1] == 3.0f && r.reals[2] == -4.0f && r.reals[3] == 0.5f);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&r);
 
     assert_int_equal(csv(&r, "5.1;3.5;\"setosa\"\n4.9;3.0; virginica \n1;2;setosa", NULL, &e), HDO_OK);
     assert_int_equal(r.count, 3);
@@ -92,17 +92,53 @@ static void test_csv_headings_separators_labels(void **state) {
     assert_int_equal(csv(&v, "1;1;virginica\n", &r, &e), HDO_OK);
     assert_int_equal(v.label[0], 1);
     assert_int_equal(v.classes, 2);
-    hdo__rows_clear(&v);
+    hdo__table_clear(&v);
     assert_int_equal(csv(&v, "1;1;versicolor\n", &r, &e), HDO_E_DATA);
     assert_says(e, "versicolor");
     assert_int_equal(csv(&v, "1;1;1;virginica\n", &r, &e), HDO_E_DATA);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&r);
 
     assert_int_equal(csv(&r, "1\t2\t-1\n3\t4\t+1\n", NULL, &e), HDO_OK); /* -1 and +1 */
     assert_int_equal(r.label[0], 0);
     assert_int_equal(r.label[1], 1);
     assert_int_equal(csv(&v, "1\t2\t2\n", &r, &e), HDO_E_DATA);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&r);
+}
+
+static hdo_status csv_label(hdo_table *r, const char *text, const char *label, hdo_error *e) {
+    return hdo__csv_parse_label(r, text, strlen(text), NULL, label, "t.csv", e);
+}
+
+static void test_csv_label_column(void **state) {
+    (void)state;
+    hdo_error e = {0};
+    hdo_table r;
+    const char *text = "kind,a,y\nx,1,5\nz,2,6\n", *bare = "x,1,5\nz,2,6\n";
+    assert_int_equal(csv_label(&r, text, "kind", &e), HDO_OK); /* before the usual name y */
+    assert_int_equal(r.count, 2);
+    assert_string_equal(r.names[1], "z");
+    assert_true(r.label[0] == 0 && r.label[1] == 1 && r.reals[0] == 1.0f && r.reals[1] == 5.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, bare, "1", &e), HDO_OK);
+    assert_true(r.count == 2 && r.label[1] == 1 && r.reals[3] == 6.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, "5,x\n6,z\n", "last", &e), HDO_OK);
+    assert_true(r.count == 2 && r.reals[1] == 6.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, "label,b\n1,0\n2,1\n", "last", &e), HDO_OK); /* said so, whatever it is called */
+    assert_true(r.count == 2 && r.classes == 2 && r.reals[1] == 2.0f);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, "3,0,1\n0,0,1\n", "3", &e), HDO_OK); /* a number is a column, not a name */
+    assert_true(r.count == 2 && r.classes == 2);
+    hdo__table_clear(&r);
+    assert_int_equal(csv_label(&r, text, "species", &e), HDO_E_CONFIG);
+    assert_says(e, "data.label is 'species', but the columns of 't.csv' are kind, a, y");
+    assert_int_equal(csv_label(&r, bare, "kind", &e), HDO_E_CONFIG);
+    assert_says(e, "no heading");
+    assert_int_equal(csv_label(&r, text, "4", &e), HDO_E_CONFIG);
+    assert_says(e, "only 3 columns");
+    assert_int_equal(csv_label(&r, text, "0", &e), HDO_E_CONFIG);
+    assert_int_equal(csv_label(&r, text, "99999999999999999999", &e), HDO_E_CONFIG);
 }
 
 static void test_csv_refuses_with_line_and_column(void **state) {
@@ -125,13 +161,13 @@ static void test_csv_refuses_with_line_and_column(void **state) {
                {NULL, NULL}};
     for (int i = 0; bad[i].text != NULL; i++) {
         hdo_error e = {0};
-        hdo_rows r;
+        hdo_table r;
         assert_int_equal(csv(&r, bad[i].text, NULL, &e), HDO_E_DATA);
         assert_says(e, bad[i].word);
         assert_null(r.reals);
     }
     hdo_error e = {0};
-    hdo_rows r;
+    hdo_table r;
     assert_int_equal(hdo__csv_parse(&r, "1,2,0\n", 6, NULL, 10, "t.csv", &e), HDO_E_DATA);
     assert_says(e, "memory");
 }
@@ -139,7 +175,7 @@ static void test_csv_refuses_with_line_and_column(void **state) {
 static void test_libsvm(void **state) {
     (void)state;
     hdo_error e = {0};
-    hdo_rows r, v;
+    hdo_table r, v;
     const char *text = "+1 1:0.5 3:-2 # a comment\n\n# only a comment\n-1 2:1e1\r\n";
     assert_int_equal(hdo__libsvm_parse(&r, text, strlen(text), NULL, 1 << 20, "t", &e), HDO_OK);
     assert_int_equal(r.count, 2);
@@ -149,8 +185,8 @@ static void test_libsvm(void **state) {
     assert_int_equal(r.label[1], 0);
     assert_int_equal(hdo__libsvm_parse(&v, "1 5:1", 5, &r, 1 << 20, "v", &e), HDO_OK); /* wider: custom.c widens both */
     assert_int_equal(v.n_in, 5);
-    hdo__rows_clear(&v);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&v);
+    hdo__table_clear(&r);
     static const char *const bad[] = {
         "",      "1",     "x 1:1",           "1 0:1",   "1 2:1 1:1", "1 1:1 1:1",    "1 1", "1 1:",
         "1 1:x", "1 a:1", "1 99999999999:1", "0.5 1:1", "1 1:1e99",  "1 16777216:1", NULL};
@@ -175,7 +211,7 @@ static size_t npy(uint8_t *out, const char *descr, const char *shape, const void
 static void test_npy_types_and_shapes(void **state) {
     (void)state;
     hdo_error e = {0};
-    hdo_rows r;
+    hdo_table r;
     uint8_t x[512], y[512];
     const uint8_t px[12] = {0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23}; /* (1, 2, 2, 3): pixel, then channel */
     const int64_t labels[2] = {3, 0};
@@ -184,14 +220,14 @@ static void test_npy_types_and_shapes(void **state) {
     assert_int_equal(r.shape[0], 3);
     for (int k = 0; k < 12; k++) assert_int_equal(r.bytes[k], k / 4 * 10 + k % 4);
     assert_int_equal(r.classes, 4);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&r);
 
     const double d[4] = {1.5, -2, 3, 4};
     nx = npy(x, "<f8", "(2, 2)", d, 32);
     ny = npy(y, "<i8", "(2, 1)", labels, 16);
     assert_int_equal(hdo__npy_parse(&r, x, nx, y, ny, "x", "y", &e), HDO_OK);
     assert_true(r.reals[0] == 1.5f && r.reals[1] == -2.0f);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&r);
     for (size_t n = 0; n < nx; n++) {
         uint8_t *copy = malloc(n + 1);
         memcpy(copy, x, n);
@@ -200,7 +236,7 @@ static void test_npy_types_and_shapes(void **state) {
     }
     for (size_t bit = 0; bit < 8 * nx; bit++) { /* flips: refused or consistent, never a crash */
         x[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        if (hdo__npy_parse(&r, x, nx, y, ny, "x", "y", &e) == HDO_OK) hdo__rows_clear(&r);
+        if (hdo__npy_parse(&r, x, nx, y, ny, "x", "y", &e) == HDO_OK) hdo__table_clear(&r);
         x[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     const int64_t high = 70000, low = -1;
@@ -318,6 +354,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_real_parse_matches_strtod),
         cmocka_unit_test(test_csv_headings_separators_labels),
+        cmocka_unit_test(test_csv_label_column),
         cmocka_unit_test(test_csv_refuses_with_line_and_column),
         cmocka_unit_test(test_libsvm),
         cmocka_unit_test(test_npy_types_and_shapes),

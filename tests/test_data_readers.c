@@ -42,7 +42,7 @@ static void make_dir(char dir[64]) {
 static void test_idx_reads_a_pair(void **state) {
     (void)state;
     hdo_error e = {0};
-    hdo_rows r;
+    hdo_table r;
     assert_int_equal(
         hdo__idx_parse_pair(&r, idx_images, sizeof idx_images, idx_labels, sizeof idx_labels, "x", "y", &e), HDO_OK);
     assert_int_equal(r.count, 2);
@@ -51,7 +51,7 @@ static void test_idx_reads_a_pair(void **state) {
     assert_int_equal(r.bytes[11], 255);
     assert_int_equal(r.label[0], 4);
     assert_int_equal(r.classes, 5);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&r);
 }
 
 static void test_idx_refuses_wrong_sizes(void **state) {
@@ -75,7 +75,7 @@ static void test_idx_refuses_wrong_sizes(void **state) {
     longer[2] = 0x0d;
     assert_int_equal(hdo__idx_parse(&x, longer, sizeof longer, "x", &e), HDO_E_DATA);
     assert_says(e, "0x0d");
-    hdo_rows r;
+    hdo_table r;
     assert_int_equal(
         hdo__idx_parse_pair(&r, idx_labels, sizeof idx_labels, idx_images, sizeof idx_images, "x", "y", &e),
         HDO_E_DATA);

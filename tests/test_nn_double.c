@@ -189,6 +189,7 @@ static const struct {
     int C, H, W, vocab, classes, batch;
 } layers[] = {
     {"linear classes", 1, 1, 6, 0, 4, 3},
+    {"flatten, linear classes", 2, 3, 2, 0, 4, 3}, /* a word that adds no layer, before there is one */
     {"linear 7 nobias, relu, linear classes", 1, 1, 6, 0, 4, 5},
     {"linear 5, gelu, linear classes", 1, 1, 6, 0, 4, 5},
     {"linear 5, sigmoid, linear classes", 1, 1, 6, 0, 4, 5},

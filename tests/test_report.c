@@ -31,17 +31,19 @@ static void fake_run(const char *name, int seed, int points, double base, double
     size_t len = 0;
     assert_int_equal(hdo__dir_create(in_folder(name), NULL), HDO_OK);
     for (int i = 0; i < points; i++) {
+        char loss[32] = "null";
+        if (isfinite(base)) snprintf(loss, sizeof loss, "%.17g", base + slope * 10.0 * i);
         len += (size_t)snprintf(
             text + len, sizeof text - len,
-            "{\"step\": %d, \"val/loss_mean\": %.17g, \"bytes_exchanged\": %d, \"time\": {\"wall\": %d}}\n", 10 * i,
-            base + slope * 10.0 * i, 100 * i * (seed + 1), i);
+            "{\"step\": %d, \"val/loss_mean\": %s, \"bytes_exchanged\": %d, \"time\": {\"wall\": %d}}\n", 10 * i, loss,
+            100 * i * (seed + 1), i);
     }
     snprintf(path, sizeof path, "%s/%s/metrics.jsonl", folder, name);
     assert_int_equal(hdo__file_write(path, text, len, NULL), HDO_OK);
     if (outcome == NULL) return;
-    len = (size_t)snprintf(text, sizeof text,
-                           "{\"outcome\": \"%s\", \"seed\": %d, \"steps\": %d, \"final\": {\"val_loss_mean\": %g}}",
-                           outcome, seed, 10 * (points - 1), base + slope * 10.0 * (points - 1));
+    len = (size_t)snprintf(
+        text, sizeof text, "{\"outcome\": \"%s\", \"seed\": %d, \"steps\": %d, \"final\": {\"val_loss_mean\": %g}}",
+        outcome, seed, 10 * (points - 1), isfinite(base) ? base + slope * 10.0 * (points - 1) : -1.0);
     snprintf(path, sizeof path, "%s/%s/summary.json", folder, name);
     assert_int_equal(hdo__file_write(path, text, len, NULL), HDO_OK);
 }
@@ -94,8 +96,14 @@ static void test_report_bundle_and_curve(void **state) {
     assert_true(isnan(hdo_series_at(&b.run[2], 71.0)));
     hdo_bundle_clear(&b);
     assert_int_equal(hdo_curve_load(&c, in_folder("group"), "step", "val/loss_mean", &e), HDO_OK);
-    assert_int_equal(c.n_points, 8);
-    assert_true(fabs(c.mean[0] - 2.15) < 1e-12 && c.se[0] > 0.0);
+    assert_int_equal(c.n_points, 9); /* the run that is still going; the diverged one is not part of the mean */
+    assert_int_equal(c.n_runs, 3);
+    assert_true(fabs(c.mean[0] - 6.2 / 3) < 1e-12 && c.se[0] > 0.0);
+    assert_int_equal(c.n_diverged, 1);
+    assert_true(c.diverged[0].seed == 2 && c.diverged[0].n == 8);
+    hdo_curve_clear(&c);
+    assert_int_equal(hdo_curve_load(&c, in_folder("group/seed-0"), "step", "val/loss_mean", &e), HDO_OK);
+    assert_true(c.n_runs == 1 && isnan(c.se[0])); /* one run has no spread */
     hdo_curve_clear(&c);
     assert_int_equal(hdo_bundle_load(&b, in_folder("group"), "step", "no/such", &e), HDO_E_CONFIG);
     assert_int_equal(hdo_bundle_load(&b, in_folder("nothing"), "step", "val/loss_mean", &e), HDO_E_DATA);
@@ -151,13 +159,13 @@ static void test_report_figure_files(void **state) {
     hdo_curve acc = {.n_runs = 1, .n_points = 3, .x = x, .mean = rising, .se = z};
     assert_true(hdo_figure_clip(&acc, 1) == 0.0);
     assert_string_equal(hdo_axis_label("no/such"), "no/such");
-    assert_int_equal(hdo_figure_write(&f, in_folder("figs/f"), 0, NULL), HDO_OK);
+    assert_int_equal(hdo_figure_write(&f, in_folder("figs/f"), HDO_FORMAT_SVG, NULL), HDO_OK);
     char *text;
     size_t len;
     assert_int_equal(hdo__file_read(in_folder("figs/f.gp"), 1 << 20, &text, &len, NULL), HDO_OK);
     assert_non_null(strstr(text, "set yrange [*:1.5]"));
-    assert_non_null(strstr(text, "set title 'a, b'"));
-    assert_null(strstr(text, "it's"));
+    assert_non_null(strstr(text, "set title \"a, b\""));
+    assert_non_null(strstr(text, "title \"it\\047s, \\042quoted\\042\""));
     free(text);
     const char *nx[] = {"0.1", "0.2"}, *ny[] = {"a"};
     double v[] = {1.0, (double)NAN};
@@ -166,6 +174,81 @@ static void test_report_figure_files(void **state) {
     assert_int_equal(hdo__file_read(in_folder("figs/h.csv"), 1 << 20, &text, &len, NULL), HDO_OK);
     assert_string_equal(text, ",0.1,0.2\na,1,nan\n");
     free(text);
+}
+
+static char *figure_script(const hdo_curve *c, int n, double y_max, char **csv) {
+    hdo_figure f = {.x_label = "x", .y_label = "y", .y_max = y_max, .curves = c, .n_curves = n};
+    char *text;
+    size_t len;
+    hdo_error e = {0};
+    assert_int_equal(hdo_figure_write(&f, in_folder("figs/d"), HDO_FORMAT_SVG, &e), HDO_OK);
+    assert_int_equal(hdo__file_read(in_folder("figs/d.csv"), 1 << 20, csv, &len, NULL), HDO_OK);
+    assert_int_equal(hdo__file_read(in_folder("figs/d.gp"), 1 << 20, &text, &len, NULL), HDO_OK);
+    return text;
+}
+
+/* A run that diverged is drawn as far as it went and ends in a cross; the key says how many. */
+static void test_report_figure_of_diverged_runs(void **state) {
+    (void)state;
+    hdo_curve c[2];
+    char *csv, *text;
+    fake_run("lost/seed-0", 0, 11, 1.0, -0.001, "completed");
+    fake_run("lost/seed-1", 1, 11, 1.1, -0.001, "completed");
+    fake_run("lost/seed-2", 2, 4, 1.0, 0.1, "diverged"); /* 1, 2, 3, 4 */
+    fake_run("gone/seed-0", 0, 1, (double)NAN, 0.0, "diverged");
+    assert_int_equal(hdo_curve_load(&c[0], in_folder("lost"), "step", "val/loss_mean", NULL), HDO_OK);
+    assert_true(c[0].n_runs == 2 && c[0].n_diverged == 1 && c[0].n_points == 11);
+    assert_true(fabs(hdo_figure_clip(c, 1) - 1.575) < 1e-12); /* 1.5 times the highest start: the lost run counts */
+    text = figure_script(c, 1, 1.5, &csv);
+    assert_non_null(strstr(text, "title \"lost (1 of 3 seeds diverged)\""));
+    assert_non_null(strstr(text, "index 2 skip 1 using 1:2 with points pt 2"));
+    assert_non_null(strstr(csv, "30,4,nan,nan,nan,1,\"lost (seed 2, diverged)\"\n"));
+    assert_non_null(strstr(csv, "\n5,1.5,nan,nan,nan,1,\"lost (seed 2, diverged)\"\n")); /* leaves the figure there */
+    free(csv);
+    free(text);
+    assert_int_equal(hdo_curve_load(&c[1], in_folder("lost/seed-2"), "step", "val/loss_mean", NULL), HDO_OK);
+    assert_true(c[1].n_runs == 0 && c[1].n_points == 0 && c[1].n_diverged == 1);
+    text = figure_script(c, 2, 0.0, &csv);
+    assert_non_null(strstr(text, "title \"seed-2 (diverged)\""));
+    free(csv);
+    free(text);
+    hdo_curve_clear(&c[1]);
+    assert_int_equal(hdo_curve_load(&c[1], in_folder("gone"), "step", "val/loss_mean", NULL), HDO_OK);
+    text = figure_script(c, 2, 0.0, &csv); /* no point at all: still in the key */
+    assert_non_null(strstr(text, "title \"gone (diverged)\""));
+    free(csv);
+    free(text);
+    text = figure_script(&c[1], 1, 0.0, &csv); /* and nothing else in the figure */
+    assert_non_null(strstr(text, "no finite value to draw"));
+    free(csv);
+    free(text);
+    hdo_curve_clear(&c[0]);
+    hdo_curve_clear(&c[1]);
+    char dir[256];
+    snprintf(dir, sizeof dir, "%s", in_folder("lost"));
+    assert_int_equal(hdo_curve_difference(&c[0], dir, in_folder("lost"), "step", "val/loss_mean", NULL), HDO_OK);
+    assert_true(c[0].n_runs == 2 && c[0].n_diverged == 1 && c[0].n_points == 11);
+    hdo_curve_clear(&c[0]);
+}
+
+static void test_report_heatmap_of_diverged_cells(void **state) {
+    (void)state;
+    const char *nx[] = {"0.1", "it's"}, *ny[] = {"a_b", "`c`"};
+    double v[] = {1.0, (double)NAN, 2.0, 3.0}, all[] = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
+    hdo_heatmap h = {.nx = 2, .ny = 2, .x_name = nx, .y_name = ny, .value = v, .value_label = "loss"};
+    char *text;
+    size_t len;
+    assert_int_equal(hdo_heatmap_write(&h, in_folder("figs/m"), HDO_FORMAT_SVG, NULL), HDO_OK);
+    assert_int_equal(hdo__file_read(in_folder("figs/m.gp"), 1 << 20, &text, &len, NULL), HDO_OK);
+    assert_non_null(strstr(text, "$diverged << END\n1,0,nan\nEND"));
+    assert_null(strstr(text, "`c`"));
+    free(text);
+    assert_int_equal(hdo__file_read(in_folder("figs/m.svg"), 1 << 20, &text, &len, NULL), HDO_OK);
+    assert_non_null(strstr(text, ">diverged<"));
+    assert_non_null(strstr(text, ">`c`<"));
+    free(text);
+    h.value = all;
+    assert_int_equal(hdo_heatmap_write(&h, in_folder("figs/m"), HDO_FORMAT_SVG, NULL), HDO_OK);
 }
 
 static void test_report_page_is_self_contained(void **state) {
@@ -254,6 +337,8 @@ int main(void) {
         cmocka_unit_test(test_report_compare_at_equal_bytes),
         cmocka_unit_test(test_report_curve_difference),
         cmocka_unit_test(test_report_figure_files),
+        cmocka_unit_test(test_report_figure_of_diverged_runs),
+        cmocka_unit_test(test_report_heatmap_of_diverged_cells),
         cmocka_unit_test(test_report_page_is_self_contained),
         cmocka_unit_test(test_report_sweep_points),
         cmocka_unit_test(test_report_sweep_rungs),

@@ -13,6 +13,10 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Order statistics of repeated timings: linear interpolation between the sorted values, as NumPy's percentile. */
 typedef struct hdo_bench_stats {
     int n;
@@ -56,5 +60,9 @@ HDO_API bool hdo_bench_selects(const char *name, const char *case_name);
 
 /* The cases in order, for lists: the name of case i, or NULL; quick says if it runs without being asked for. */
 HDO_API const char *hdo_bench_case_name(int i, bool *quick);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

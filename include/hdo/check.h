@@ -16,6 +16,10 @@
 #include "hdo/config.h"
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { HDO_CHECK_NU_MAX = 40, HDO_CHECK_NOTES_MAX = 48 };
 
 typedef struct hdo_check_options {
@@ -129,5 +133,9 @@ HDO_API char *hdo_check_json(const hdo_check_result *r);
 
 /* The sweep over nu as a figure: base.csv, base.gp and the formats asked for (see report.h). */
 HDO_API hdo_status hdo_check_figure(const hdo_check_result *r, const char *base, unsigned formats, hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

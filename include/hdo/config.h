@@ -14,10 +14,15 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HDO_NAME_MAX 32
 #define HDO_PATH_MAX 512
 #define HDO_SPEC_MAX 512
 #define HDO_CLASSES_MAX 16
+#define HDO_VALIDATION_DEFAULT 0.2
 
 /* One of a few words, some of which take a number: `copies`, `dirichlet(0.3)`; or a bare number where that is allowed
  * (then id is HDO_NUMBER and arg the value). */
@@ -93,6 +98,8 @@ typedef struct hdo_data_config {
     char name[HDO_NAME_MAX]; /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
     char path[HDO_PATH_MAX]; /* file or folder of custom data */
     char path_val[HDO_PATH_MAX];
+    char label[64]; /* csv: the label's column: a name, a number from 1, last; empty: by its usual names, then last */
+    double validation;  /* own files without path_val: share of the samples to hold out */
     hdo_choice split;   /* copies | single | shared | dirichlet(alpha) | shards(k) */
     hdo_choice scaling; /* normalised | unit | twice */
     hdo_choice pretext; /* none | rotation */
@@ -269,9 +276,15 @@ HDO_API char *hdo_config_dump(const hdo_config *c,
                               bool with_origin); /* YAML; loads back to an equal value, but for settings without effect:
                                                     those are at their default in it */
 HDO_API char *hdo_config_schema(void);           /* JSON Schema */
-HDO_API char *hdo_config_help(const char *section); /* table of keys; NULL section: all */
+/* Table of keys: of a section or of one dotted key; NULL: all. NULL too if there is none of that name, which
+ * hdo_config_get says in a sentence. */
+HDO_API char *hdo_config_help(const char *section);
 
 /* Words allowed for `estimator`, `model`, `data`, `mixing`: NULL-terminated, static. NULL for an unknown kind. */
 HDO_API const char *const *hdo_names(const char *kind);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -16,6 +16,10 @@
 #include "hdo/config.h"
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum hdo_data_state {
     HDO_DATA_BUILT_IN,  /* generated: nothing to obtain */
     HDO_DATA_OWN,       /* the user's own files, named by data.path */
@@ -99,5 +103,9 @@ HDO_API hdo_status hdo_data_sample_text(const hdo_data_config *c, bool val, int6
  * when the library was built without libpng. */
 HDO_API hdo_status hdo_data_sheet(const hdo_data_config *c, bool val, int rows, int cols, const char *path,
                                   hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -12,6 +12,10 @@
 #include "hdo/config.h"
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { HDO_EVAL_MEAN = -1, HDO_EVAL_CLASSES_MAX = 128 };
 
 typedef struct hdo_eval_options {
@@ -46,5 +50,9 @@ HDO_API void hdo_evaluation_clear(hdo_evaluation *v);
 /* Writes the model of a run or checkpoint (node, or HDO_EVAL_MEAN) to a safetensors file under PyTorch's tensor names,
  * parameters and buffers. */
 HDO_API hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,9 +10,17 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Reads the run stored in dir. *text: sentences, one a line, or one JSON document with them and the figures they are
  * made of; free() it. check: looks at the stored configuration as `hdo check` does, which takes seconds and needs its
  * data, and says whether the rate of the class that went first is within the range found there. */
 HDO_API hdo_status hdo_explain(const char *dir, bool json, bool check, char **text, hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -17,6 +17,10 @@
 #include "hdo/report.h"
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { HDO_PAPER_SETS = 8, HDO_PAPER_FIGURES = 3, HDO_PAPER_AXES = 8 };
 
 typedef struct hdo_paper_variant { /* one curve */
@@ -121,5 +125,9 @@ HDO_API hdo_status hdo_paper_tables(const hdo_paper_case *k, hdo_error *e);
  * be NULL. svg_dir, if not NULL, receives the figures the Markdown refers to. */
 HDO_API hdo_status hdo_paper_report(const char *root, const char *html, const char *markdown, const char *svg_dir,
                                     hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -11,6 +11,10 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HDO_LABEL_MAX 64
 
 /* A number as JSON has it: the shortest text that reads back to the same double, or null when it is not finite. The one
@@ -44,17 +48,20 @@ HDO_API void hdo_bundle_clear(hdo_bundle *b);
 /* y at x, between two points by a straight line; NaN outside what was recorded. */
 HDO_API double hdo_series_at(const hdo_series *s, double x);
 
-/* The mean of a group, with its standard error. */
+/* The mean of a group, with its standard error. Runs that diverged are not part of the mean: a mean over those that are
+ * left at each point would fall whenever a bad one leaves. */
 typedef struct hdo_curve {
     char label[HDO_LABEL_MAX];
-    int n_runs; /* seeds */
+    int n_runs; /* seeds of the mean */
     int n_points;
     double *x;    /* (n_points) */
     double *mean; /* (n_points) over seeds */
-    double *se;   /* (n_points) standard error over seeds; 0 for one run */
+    double *se;   /* (n_points) standard error over seeds; NaN for one run */
+    int n_diverged;
+    hdo_series *diverged; /* (n_diverged) runs that diverged, as far as they were recorded */
 } hdo_curve;
 
-/* As hdo_bundle_load; only points that all seeds have are kept. */
+/* As hdo_bundle_load; only points that all seeds of the mean have are kept. */
 HDO_API hdo_status hdo_curve_load(hdo_curve *out, const char *dir, const char *x, const char *y, hdo_error *e);
 HDO_API void hdo_curve_clear(hdo_curve *c);
 
@@ -90,7 +97,7 @@ HDO_API double hdo_figure_clip(const hdo_curve *curves, int n);
 /* What an axis is called: "step" -> "steps", "bytes_exchanged" -> "bytes exchanged"; other names as they are. */
 HDO_API const char *hdo_axis_label(const char *metric);
 
-/* Values on a grid of two settings. NaN cells stay empty. */
+/* Values on a grid of two settings. NaN cells are drawn as diverged. */
 typedef struct hdo_heatmap {
     const char *title, *x_label, *y_label, *value_label;
     int nx, ny;
@@ -129,5 +136,9 @@ HDO_API hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const 
  * Without gnuplot the page has no figures and says so. */
 HDO_API hdo_status hdo_report_write(const char *const *dirs, int n, const char *title, const char *x, const char *path,
                                     hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

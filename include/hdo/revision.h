@@ -9,6 +9,10 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct hdo_revision {
     const char *kind; /* "estimator", "model" or "data" */
     const char *name;
@@ -24,5 +28,9 @@ HDO_API int hdo_revision_of(const char *kind, const char *name);
 /* The changes since the run in dir that concern it: their number, the first cap of them in out. A run that stores no
  * revisions is older than the first change. */
 HDO_API int hdo_run_changes(const char *dir, const hdo_revision **out, int cap);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

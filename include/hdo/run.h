@@ -13,6 +13,10 @@
 #include "hdo/config.h"
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct hdo_run hdo_run;
 
 /* Why a run is where it is. Diverging is the outcome of an experiment, not an error. */
@@ -154,5 +158,9 @@ HDO_API hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e);
 
 /* The configuration a run was wired from. Borrowed. */
 HDO_API const hdo_config *hdo_run_config(const hdo_run *r);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,6 +9,10 @@
 #ifndef HDO_STATUS_H
 #define HDO_STATUS_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #if defined(__GNUC__)
 #define HDO_API __attribute__((visibility("default")))
 #define HDO_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -45,5 +49,9 @@ typedef struct hdo_error {
 
 HDO_API const char *hdo_status_text(hdo_status code);
 HDO_API int hdo_status_exit_code(hdo_status code);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

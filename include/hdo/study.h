@@ -24,6 +24,10 @@
 #include "hdo/status.h"
 #include "hdo/theory.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- constants of a problem: docs/theory.md 7 ---------------------------------------------------------------------
  */
 
@@ -177,7 +181,7 @@ typedef enum hdo_quantity {
 HDO_API const char *hdo_quantity_name(hdo_quantity q);  /* "gamma": in files and JSON */
 HDO_API const char *hdo_quantity_title(hdo_quantity q); /* in words */
 
-typedef struct hdo_verdict {
+typedef struct hdo_bound_check {
     bool measured, bounded, holds; /* holds: the assumptions do, so that a violation is an error somewhere */
     bool violated;                 /* mean - 4 standard errors above the bound at some point */
     double mean, se, bound;        /* at the last point */
@@ -186,7 +190,7 @@ typedef struct hdo_verdict {
     int64_t tightest_t;
     double worst_z; /* largest (mean - bound) / se */
     int64_t worst_t;
-} hdo_verdict;
+} hdo_bound_check;
 
 typedef struct hdo_comparison {
     hdo_assessment assessment;
@@ -196,7 +200,7 @@ typedef struct hdo_comparison {
     double *mean[HDO_QUANTITIES]; /* (n_points) over seeds; NULL if not measured */
     double *se[HDO_QUANTITIES];
     double *bound[HDO_QUANTITIES];
-    hdo_verdict verdict[HDO_QUANTITIES];
+    hdo_bound_check verdict[HDO_QUANTITIES];
     bool violated;
 } hdo_comparison;
 
@@ -299,5 +303,9 @@ typedef struct hdo_fleet_plan {
 HDO_API hdo_status hdo_plan_fleet(const hdo_config *c, const hdo_fleet *f, const hdo_study_hooks *hooks,
                                   hdo_fleet_plan *out, hdo_error *e);
 HDO_API char *hdo_fleet_plan_json(const hdo_fleet_plan *p);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -13,6 +13,10 @@
 #include "hdo/config.h"
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { HDO_SWEEP_AXES = 8, HDO_SWEEP_VALUES = 64, HDO_SWEEP_POINTS = 4096, HDO_SWEEP_RUNGS = 8 };
 
 typedef struct hdo_sweep_axis {
@@ -62,5 +66,9 @@ HDO_API hdo_status hdo_sweep_score(const char *dir, const char *metric, double *
 
 /* dir/sweep.csv, and for two or more listed axes dir/heatmap.{svg,png,pdf} of the first two (best over the others). */
 HDO_API hdo_status hdo_sweep_write(const hdo_sweep *s, const char *metric, bool larger, const char *dir, hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -27,6 +27,10 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- estimators: docs/theory.md 3.2 ----------------------------------------------------------------------------- */
 
 typedef enum hdo_theory_est {
@@ -357,5 +361,9 @@ HDO_API void hdo_theory_gram_init(int n, size_t d, const double *X /* (n,d) */, 
 /* Runs T rounds, K in place; a, Gamma, MG (T+1 values each, or NULL). */
 HDO_API void hdo_theory_gram_run(const hdo_gram *g, double *K, int64_t T, double *work, double *a, double *Gamma,
                                  double *MG);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,6 +8,10 @@
 #include "hdo/revision.h"
 #include "hdo/run.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum hdo_same {
     HDO_SAME,
     HDO_DIFFERENT,
@@ -38,5 +42,9 @@ HDO_API hdo_status hdo_verify(const char *dir, int64_t threads, const hdo_hooks 
                               void (*each)(void *ctx, const hdo_verified *v), void *ctx, hdo_error *e);
 
 HDO_API char *hdo_verified_json(const hdo_verified *v); /* one object; free() it. NULL: out of memory */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

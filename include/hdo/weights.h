@@ -12,6 +12,10 @@
 
 #include "hdo/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HDO_TENSOR_DIMS 8
 
 typedef struct hdo_tensor_info {
@@ -57,5 +61,9 @@ HDO_API hdo_status hdo_tensors_write(const char *path, const hdo_tensor_out *row
 /* The same into memory; free(*data). */
 HDO_API hdo_status hdo_tensors_format(const hdo_tensor_out *rows, int n, const char *const *notes, void **data,
                                       size_t *len, hdo_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

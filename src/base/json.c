@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quote.h"
 #include "hdo/report.h"
 
 static void put(hdo_json *j, const char *s, size_t n) {
@@ -31,24 +32,11 @@ static void puts_(hdo_json *j, const char *s) {
 }
 
 static void put_string(hdo_json *j, const char *s) {
+    char out[HDO_JSON_CHAR];
     puts_(j, "\"");
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        char esc[8];
-        if (c == '"' || c == '\\') {
-            esc[0] = '\\';
-            esc[1] = (char)c;
-            put(j, esc, 2);
-        } else if (c == '\n') {
-            puts_(j, "\\n");
-        } else if (c == '\t') {
-            puts_(j, "\\t");
-        } else if (c < 0x20) {
-            snprintf(esc, sizeof esc, "\\u%04x", c);
-            puts_(j, esc);
-        } else {
-            put(j, s, 1);
-        }
+    for (size_t left = strlen(s); left > 0;) {
+        size_t n = hdo__json_next(&s, &left, out);
+        put(j, out, n);
     }
     puts_(j, "\"");
 }

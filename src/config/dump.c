@@ -172,13 +172,15 @@ static void default_text(const hdo_config *c, hdo_slot s, char *buf, size_t cap)
     snprintf(buf, cap, "%s", value[0] != '\0' ? value : "(empty)");
 }
 
-static void help_row(FILE *f, const hdo_config *c, int row) {
+/* A section, or only one of its keys (only >= 0). */
+static void help_row(FILE *f, const hdo_config *c, int row, int only) {
     const hdo_section *s = hdo__row_section(row);
     char range[HDO_VALUE_MAX + 32], value[HDO_VALUE_MAX], meaning[1024];
     fprintf(f, "%s%s - %s\n", s->name[0] != '\0' ? s->name : "top level", row >= HDO_SECTIONS_MAX ? ".<class>" : "",
             s->help);
     for (hdo_slot slot = {row, 0}; s->options[slot.col].key != NULL; slot.col++) {
         const hdo_option *o = &s->options[slot.col];
+        if (only >= 0 && slot.col != only) continue;
         hdo__value_range(o, range, sizeof range - 32);
         if (o->unit != NULL) {
             size_t n = strlen(range);
@@ -212,7 +214,12 @@ char *hdo_config_help(const char *section) {
         if (section != NULL && strcmp(section, hdo__row_section(row)->name) != 0) continue;
         if (found) fputc('\n', f);
         if (!found) write_cells(f, (const char *[CELLS]){"KEY", "DEFAULT", "ALLOWED", "MEANING"});
-        help_row(f, c, row);
+        help_row(f, c, row, -1);
+        found = true;
+    }
+    hdo_slot slot;
+    if (!found && hdo__slot_find(c, section, &slot, NULL) == HDO_OK) {
+        help_row(f, c, slot.row < HDO_SECTIONS_MAX ? slot.row : HDO_SECTIONS_MAX, slot.col);
         found = true;
     }
     free(c);

@@ -55,6 +55,8 @@ static const struct {
     {"data.name", "model.name != quadratic or data.name = none"},
     {"data.path", "model.name != quadratic and data.name != synthetic, none"},
     {"data.path_val", "model.name != quadratic and data.name = brackets, csv, libsvm, npy, idx"},
+    {"data.label", "model.name != quadratic and data.name = csv"},
+    {"data.validation", "model.name != quadratic and data.name = csv, libsvm, npy, idx and data.path_val is empty"},
     {"data.split", DATA},
     {"data.scaling", "model.name != quadratic and data.name = mnist, cifar10, csv, libsvm, npy, idx"},
     {"data.pretext", DATA},

@@ -145,9 +145,11 @@ static hdo_status read_value(loader *l, hdo_slot s) {
     }
     hdo_status st = refuse_nul(l, key);
     if (st != HDO_OK) return st;
+    const hdo_data_config data = l->c->data;
     st = hdo__value_parse(o, key, null ? "" : scalar(l), hdo__slot_place(l->c, s), l->e);
     if (st != HDO_OK) return place(l, at, st);
     l->c->origin[s.row][s.col] = origin_at(l, at);
+    if (hdo__data_differs(l->c, s, &data)) hdo__data_changed(l->c, s, l->c->origin[s.row][s.col]);
     return HDO_OK;
 }
 

@@ -159,8 +159,7 @@ static const char *next_word(const char *key, char *word, size_t cap) {
     return dot != NULL ? dot + 1 : NULL;
 }
 
-/* The slot of a dotted key; the name of a section or class alone means its main key. */
-static hdo_status find_slot(const hdo_config *c, const char *key, hdo_slot *s, hdo_error *e) {
+hdo_status hdo__slot_find(const hdo_config *c, const char *key, hdo_slot *s, hdo_error *e) {
     char word[HDO_KEY_MAX];
     const char *rest = next_word(key, word, sizeof word);
     *s = (hdo_slot){0, -1};
@@ -290,6 +289,42 @@ hdo_status hdo_config_population(hdo_config *c, const char *text, hdo_error *e) 
     return set_population(c, text, HDO_FROM_FLAG, e);
 }
 
+/* ---- another data set ---- */
+
+static size_t size_of(const hdo_option *o) {
+    switch (o->type) {
+    case HDO_OPT_BOOL: return sizeof(bool);
+    case HDO_OPT_INT: return sizeof(int64_t);
+    case HDO_OPT_REAL: return sizeof(double);
+    case HDO_OPT_CHOICE: return sizeof(hdo_choice);
+    default: return o->cap;
+    }
+}
+
+bool hdo__data_differs(const hdo_config *c, hdo_slot s, const hdo_data_config *before) {
+    if (s.row != hdo__section_index("data")) return false;
+    const char *key = hdo__slot_option(s)->key;
+    if (strcmp(key, "name") == 0) return strcmp(c->data.name, before->name) != 0;
+    return strcmp(key, "path") == 0 && strcmp(c->data.path, before->path) != 0;
+}
+
+void hdo__data_changed(hdo_config *c, hdo_slot changed, hdo_origin now) {
+    static const char *const keys[] = {"train",   "val",      "path_val",   "path",      "label", "validation",
+                                       "classes", "features", "separation", "positions", "law",   "augment_val"};
+    bool path = strcmp(hdo__slot_option(changed)->key, "path") == 0;
+    int n = path ? 3 : (int)(sizeof keys / sizeof keys[0]); /* another file of the same kind, or another kind */
+    hdo_data_config fresh = {0};
+    hdo__data_default(&fresh);
+    for (int i = 0; i < n; i++) {
+        hdo_slot s = {changed.row, hdo__option_index(hdo__row_section(changed.row), keys[i])};
+        const hdo_option *o = hdo__slot_option(s);
+        hdo_origin *from = &c->origin[s.row][s.col];
+        if (from->source == now.source && (now.source != HDO_FROM_FILE || from->file == now.file)) continue;
+        memcpy(hdo__slot_place(c, s), (const char *)&fresh + o->offset, size_of(o));
+        *from = (hdo_origin){0};
+    }
+}
+
 /* ---- one value ---- */
 
 hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo_source from, hdo_error *e) {
@@ -298,11 +333,12 @@ hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo
     char full[HDO_KEY_MAX], prefix[HDO_KEY_MAX];
     hdo_class_config before;
     if (strcmp(key, hdo__class_section.name) == 0) return set_population(c, value, from, e);
-    hdo_status st = find_slot(c, key, &s, e);
+    hdo_status st = hdo__slot_find(c, key, &s, e);
     if (st != HDO_OK) return st;
     hdo__row_prefix(c, s.row, prefix, sizeof prefix);
     snprintf(full, sizeof full, "%s%s", prefix, hdo__slot_option(s)->key);
     if (s.row >= HDO_SECTIONS_MAX) before = c->population[s.row - HDO_SECTIONS_MAX];
+    const hdo_data_config data = c->data;
     st = hdo__value_parse(hdo__slot_option(s), full, value, hdo__slot_place(c, s), e);
     if (st != HDO_OK) return st;
     if (s.row >= HDO_SECTIONS_MAX && (st = hdo__nodes_check(c, e)) != HDO_OK) {
@@ -310,6 +346,7 @@ hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo
         return st;
     }
     c->origin[s.row][s.col] = (hdo_origin){.source = (uint8_t)from};
+    if (hdo__data_differs(c, s, &data)) hdo__data_changed(c, s, c->origin[s.row][s.col]);
     return HDO_OK;
 }
 
@@ -330,7 +367,7 @@ hdo_status hdo_config_get(const hdo_config *c, const char *key, char *buf, size_
     if (strcmp(key, hdo__class_section.name) == 0) {
         format_population(c, value, sizeof value);
     } else {
-        hdo_status st = find_slot(c, key, &s, e);
+        hdo_status st = hdo__slot_find(c, key, &s, e);
         if (st != HDO_OK) return st;
         hdo__value_format(hdo__slot_option(s), hdo__slot_value(c, s), value, sizeof value);
     }
@@ -343,7 +380,7 @@ void hdo__config_where(const hdo_config *c, const char *key, char *buf, size_t c
     hdo_slot s;
     if (cap == 0) return;
     buf[0] = '\0';
-    if (find_slot(c, key, &s, NULL) != HDO_OK) return;
+    if (hdo__slot_find(c, key, &s, NULL) != HDO_OK) return;
     hdo_origin o = c->origin[s.row][s.col];
     if ((o.source == HDO_FROM_FILE || o.source == HDO_FROM_BASE) && o.line > 0 && o.file < c->n_files)
         snprintf(buf, cap, "(%s:%u:%u) ", c->files[o.file], (unsigned)o.line, (unsigned)o.column);

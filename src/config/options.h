@@ -48,6 +48,8 @@ extern const hdo_section hdo__class_section;
 /* Defaults of a class by its name: `fo...` back-propagates, anything else starts as zeroth order. */
 void hdo__class_default(hdo_class_config *k, const char *name);
 
+void hdo__data_default(hdo_data_config *d);
+
 /* "(run.yaml:12:8) " or "" for the value of a dotted key, to put in front of a sentence about it. */
 void hdo__config_where(const hdo_config *c, const char *key, char *buf, size_t cap);
 

@@ -12,19 +12,6 @@
 #define CLASS_PATTERN "[a-z][a-z0-9_-]{0,30}"
 #define NUMBER_PATTERN "[-+]?[0-9.]+([eE][-+]?[0-9]+)?"
 
-/* Texts of the table and of names: ASCII, but quotes and backslashes may occur. */
-static void json_string(FILE *f, const char *s) {
-    fputc('"', f);
-    for (; *s != '\0'; s++) {
-        if (*s == '"' || *s == '\\') fputc('\\', f);
-        if ((unsigned char)*s < 0x20)
-            fprintf(f, "\\u%04x", (unsigned)*s);
-        else
-            fputc(*s, f);
-    }
-    fputc('"', f);
-}
-
 /* A word inside a regular expression. */
 static void json_pattern(FILE *f, const char *s) {
     for (; *s != '\0'; s++) {
@@ -38,7 +25,7 @@ static void json_value(FILE *f, const hdo_option *o, const void *src) {
     hdo__value_format(o, src, value, sizeof value);
     bool text = o->type == HDO_OPT_TEXT || (o->type == HDO_OPT_CHOICE && ((const hdo_choice *)src)->id != HDO_NUMBER);
     if (text)
-        json_string(f, value);
+        hdo__quote_json(f, value);
     else
         fputs(value, f);
 }
@@ -61,7 +48,7 @@ static void choice_schema(FILE *f, const hdo_option *o) {
     fputs("{\"enum\": [", f);
     for (const hdo_word *w = o->words; w->name != NULL; w++) {
         if (w != o->words) fputs(", ", f);
-        json_string(f, w->name);
+        hdo__quote_json(f, w->name);
     }
     fputs("]}", f);
     for (const hdo_word *w = o->words; w->name != NULL; w++) {
@@ -82,7 +69,7 @@ static void text_schema(FILE *f, const hdo_option *o) {
     fputs("\"enum\": [", f);
     for (size_t i = 0; names[i] != NULL; i++) {
         if (i > 0) fputs(", ", f);
-        json_string(f, names[i]);
+        hdo__quote_json(f, names[i]);
     }
     fputs("]", f);
 }
@@ -119,7 +106,7 @@ static void option_schema(FILE *f, const hdo_config *c, hdo_slot s) {
     const char *when = hdo__option_when(hdo__row_section(s.row), o);
     bool always = when == NULL || when[0] == '\0';
     fputs("        ", f);
-    json_string(f, o->key);
+    hdo__quote_json(f, o->key);
     fputs(": {", f);
     switch (o->type) {
     case HDO_OPT_BOOL: fputs("\"type\": \"boolean\"", f); break;
@@ -131,7 +118,7 @@ static void option_schema(FILE *f, const hdo_config *c, hdo_slot s) {
     snprintf(help, sizeof help, "%s%s%s%s%s%s", o->help, o->unit != NULL ? " [" : "", o->unit != NULL ? o->unit : "",
              o->unit != NULL ? "]" : "", always ? "" : "; has an effect only with ", always ? "" : when);
     fputs(", \"description\": ", f);
-    json_string(f, help);
+    hdo__quote_json(f, help);
     if (s.row < HDO_SECTIONS_MAX) { /* of a class it depends on the name */
         fputs(", \"default\": ", f);
         json_value(f, o, hdo__slot_value(c, s));
@@ -151,9 +138,9 @@ static void options_schema(FILE *f, const hdo_config *c, int row) {
 
 static void section_definition(FILE *f, const hdo_config *c, int row, const char *name) {
     fputs("    ", f);
-    json_string(f, name);
+    hdo__quote_json(f, name);
     fputs(": {\n      \"type\": \"object\", \"additionalProperties\": false, \"description\": ", f);
-    json_string(f, hdo__row_section(row)->help);
+    hdo__quote_json(f, hdo__row_section(row)->help);
     fputs(",\n      \"properties\": {\n", f);
     options_schema(f, c, row);
     fputs("\n      }\n    }", f);
@@ -177,7 +164,7 @@ static void write_schema(FILE *f, const hdo_config *c) {
         section_reference(f, &hdo__sections[i], hdo__sections[i].name);
     }
     fprintf(f, ",\n        \"%s\": {\"description\": ", hdo__class_section.name);
-    json_string(f, hdo__class_section.help);
+    hdo__quote_json(f, hdo__class_section.help);
     fprintf(f,
             ", \"anyOf\": [\n          {\"type\": \"object\", \"additionalProperties\": false, \"minProperties\": 1"
             ", \"maxProperties\": %d,\n           \"patternProperties\": {\"^" CLASS_PATTERN "$\": ",

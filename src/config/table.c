@@ -149,9 +149,15 @@ static const hdo_option model_options[] = {
 
 #define T hdo_data_config
 static const hdo_option data_options[] = {
-    TEXT(T, name, "data", "data set or file format"),
+    TEXT(T, name, "data",
+         "data set or file format; choosing another one than a preset or file did forgets what that said of its size "
+         "and files"),
     TEXT(T, path, NULL, "file or folder of the data; empty: the cache that `hdo data get` fills"),
     TEXT(T, path_val, NULL, "file of the validation data, when it is a file of its own"),
+    TEXT(T, label, NULL,
+         "csv: column of the label: a name of the heading, a number from 1, or last; empty: the one called label, "
+         "class, target or y, otherwise the last"),
+    REAL(T, validation, 0.001, 0.9, NULL, "own data without path_val: share of the samples held out for validation"),
     CHOICE(T, split, split_words,
            "who holds what: a copy per class kind, 1/n each, all for all, label skew by dirichlet(alpha) or shards(k)"),
     CHOICE(T, scaling, scaling_words,
@@ -372,7 +378,7 @@ static void model_default(hdo_model_config *m) {
     m->start = 1.0;
 }
 
-static void data_default(hdo_data_config *d) {
+void hdo__data_default(hdo_data_config *d) {
     PUT(d->name, "synthetic");
     put_word(&d->split, HDO_SPLIT_COPIES);
     put_word(&d->scaling, HDO_SCALING_NORMALISED);
@@ -383,6 +389,7 @@ static void data_default(hdo_data_config *d) {
     d->features = 32;
     d->separation = 3.0;
     d->positions = 258; /* <start>, up to 256 brackets, <stop> */
+    d->validation = HDO_VALIDATION_DEFAULT;
     d->data_seed = 1;
 }
 
@@ -398,7 +405,7 @@ void hdo_config_default(hdo_config *c) {
     c->mpi.chunk = 1 << 20;
     c->mpi.shared = true;
     model_default(&c->model);
-    data_default(&c->data);
+    hdo__data_default(&c->data);
     PUT(c->mixing.kind, "matching");
     c->mixing.period = 1;
     put_word(&c->mixing.graph, HDO_GRAPH_COMPLETE);

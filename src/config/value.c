@@ -14,21 +14,6 @@
 
 /* ---- characters ---- */
 
-size_t hdo__utf8_next(const char *s, size_t n, uint32_t *code) {
-    const unsigned char *p = (const unsigned char *)s;
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc0 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf8 ? 4 : 0;
-    if (len == 0 || len > n) return 0;
-    uint32_t v = len == 1 ? p[0] : p[0] & (0x7fU >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) return 0;
-        v = v << 6 | (p[i] & 0x3fU);
-    }
-    if (v < least[len] || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff)) return 0;
-    *code = v;
-    return len;
-}
-
 bool hdo__text_char_ok(uint32_t v) {
     if (v < 0x20) return v == '\t' || v == '\n';
     if (v >= 0x7f && v <= 0x9f) return false;

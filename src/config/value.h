@@ -6,6 +6,7 @@
 #ifndef HDO_CONFIG_VALUE_H
 #define HDO_CONFIG_VALUE_H
 
+#include "base/quote.h"
 #include "config/options.h"
 
 #define HDO_VALUE_MAX 640      /* bytes of the longest formatted value: a text of HDO_SPEC_MAX or HDO_PATH_MAX */
@@ -22,8 +23,6 @@ void hdo__real_format(double v, char *buf, size_t cap);
 /* A bound of o as text, without a fraction for whole numbers. */
 void hdo__bound_format(const hdo_option *o, double bound, char *buf, size_t cap);
 
-/* Bytes of the UTF-8 character at s (n > 0 bytes left), or 0 if it is not valid. */
-size_t hdo__utf8_next(const char *s, size_t n, uint32_t *code);
 /* May the character stand in a text value? Not so control characters (but tab and line feed) and Unicode's own line
  * breaks, which YAML would fold. */
 bool hdo__text_char_ok(uint32_t code);
@@ -67,6 +66,13 @@ bool hdo__config_rest(const hdo_config *c, hdo_config *out);
 
 /* ---- keys and classes ---- */
 
+/* The slot of a dotted key; the name of a section or class alone means its main key. */
+hdo_status hdo__slot_find(const hdo_config *c, const char *key, hdo_slot *s, hdo_error *e);
+/* To be called when data.name or data.path got another value from `now`: what other sources said about the data set
+ * before (limits, files, shape) does not hold for this one and goes back to its default. */
+void hdo__data_changed(hdo_config *c, hdo_slot changed, hdo_origin now);
+/* Is the slot data.name or data.path, and is its value another than `before`? */
+bool hdo__data_differs(const hdo_config *c, hdo_slot s, const hdo_data_config *before);
 hdo_status hdo__unknown_key(int row, const char *key, hdo_error *e);
 hdo_status hdo__class_name_check(const char *name, hdo_error *e);
 hdo_status hdo__nodes_check(const hdo_config *c, hdo_error *e);

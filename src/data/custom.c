@@ -5,8 +5,9 @@
  *   data.path      the training file. For pairs: the inputs' file, whose name gives the labels' file ("images" ->
  *                  "labels", "x" -> "y": train-images-idx3-ubyte, train_x.npy, x_train.npy), or "inputs,labels", or a
  *                  folder with train-images..., train-labels... (and t10k-, test- or val- files for validation).
- *   data.path_val  the validation file. Empty: a random fifth of the training samples (or data.val of them), chosen by
- *                  data.data_seed, is held out.
+ *   data.path_val  the validation file. Empty: a random share of the training samples, data.validation (a fifth unless
+ *                  set) or data.val of them, chosen by data.data_seed, is held out.
+ *   data.label     csv: the column of the label, see tabular.c.
  *
  * Scaling `normalised`: bytes by mean and deviation of each channel, floats by those of each column, both of the
  * training set. `unit`: bytes to [0, 1], floats as they are.
@@ -119,17 +120,18 @@ static hdo_status fetch(hdo_blob *b, const char *path, char sha[65], hdo_error *
     return st;
 }
 
-static hdo_status read_rows(hdo_rows *r, const char *format, const char *path, bool val, const hdo_rows *like,
+static hdo_status read_rows(hdo_table *r, const hdo_data_config *c, const char *path, bool val, const hdo_table *like,
                             hdo_error *e) {
-    *r = (hdo_rows){0};
+    const char *format = c->name;
+    *r = (hdo_table){0};
     hdo_blob x = {0}, y = {0};
     char sha[2][65];
     hdo_status st;
     if (strcmp(format, "csv") == 0 || strcmp(format, "libsvm") == 0) {
         st = fetch(&x, path, sha[0], e);
         if (st != HDO_OK) return st;
-        st = (format[0] == 'c' ? hdo__csv_parse : hdo__libsvm_parse)(r, (const char *)x.p, x.len, like, HDO_READ_MAX,
-                                                                     path, e);
+        st = format[0] == 'c' ? hdo__csv_parse_label(r, (const char *)x.p, x.len, like, c->label, path, e)
+                              : hdo__libsvm_parse(r, (const char *)x.p, x.len, like, HDO_READ_MAX, path, e);
         memcpy(r->sha256, sha[0], 65);
         goto out;
     }
@@ -155,12 +157,12 @@ static hdo_status read_rows(hdo_rows *r, const char *format, const char *path, b
 out:
     hdo__blob_close(&x);
     hdo__blob_close(&y);
-    if (st != HDO_OK) hdo__rows_clear(r);
+    if (st != HDO_OK) hdo__table_clear(r);
     return st;
 }
 
 /* More columns, zero: LIBSVM files leave out trailing zeros, so the validation file may be the wider one. */
-static hdo_status widen(hdo_rows *r, int n_in, hdo_error *e) {
+static hdo_status widen(hdo_table *r, int n_in, hdo_error *e) {
     if (r->n_in >= n_in) return HDO_OK;
     float *x = calloc((size_t)r->count * (size_t)n_in, sizeof *x);
     if (x == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for %lld samples", (long long)r->count);
@@ -174,7 +176,7 @@ static hdo_status widen(hdo_rows *r, int n_in, hdo_error *e) {
 }
 
 /* Rows first .. first+n-1 of a random order of src into dst. */
-static hdo_status take(hdo_rows *dst, const hdo_rows *src, uint64_t seed, int64_t first, int64_t n, hdo_error *e) {
+static hdo_status take(hdo_table *dst, const hdo_table *src, uint64_t seed, int64_t first, int64_t n, hdo_error *e) {
     *dst = *src;
     dst->names = NULL;
     dst->count = n;
@@ -185,7 +187,7 @@ static hdo_status take(hdo_rows *dst, const hdo_rows *src, uint64_t seed, int64_
     dst->reals = NULL;
     if (to == NULL || dst->label == NULL) {
         free(to);
-        hdo__rows_clear(dst);
+        hdo__table_clear(dst);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for %lld samples", (long long)n);
     }
     const uint8_t *from = src->bytes != NULL ? src->bytes : (const uint8_t *)src->reals;
@@ -206,7 +208,7 @@ static hdo_status take(hdo_rows *dst, const hdo_rows *src, uint64_t seed, int64_
 /* ---- scaling ---- */
 
 /* Mean and deviation per channel of bytes scaled to [0, 1]. */
-static void byte_moments(const hdo_rows *r, float *mean, float *sd) {
+static void byte_moments(const hdo_table *r, float *mean, float *sd) {
     const size_t plane = (size_t)r->shape[1] * (size_t)r->shape[2];
     for (int c = 0; c < r->shape[0]; c++) {
         double s1 = 0, s2 = 0;
@@ -227,7 +229,7 @@ static void byte_moments(const hdo_rows *r, float *mean, float *sd) {
 }
 
 /* Columns of both sets to mean 0 and deviation 1 of the training set; a constant column becomes 0. */
-static hdo_status standardise(hdo_rows *t, hdo_rows *v, hdo_error *e) {
+static hdo_status standardise(hdo_table *t, hdo_table *v, hdo_error *e) {
     const size_t F = (size_t)t->n_in;
     double *mean = calloc(2 * F, sizeof *mean), *sd = mean + F;
     if (mean == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for %zu columns", F);
@@ -245,7 +247,7 @@ static hdo_status standardise(hdo_rows *t, hdo_rows *v, hdo_error *e) {
         sd[f] = sqrt(sd[f] / (double)t->count);
         if (!(sd[f] > 1e-12 * fabs(mean[f])) || sd[f] < 1e-37) sd[f] = 0;
     }
-    hdo_rows *both[2] = {t, v};
+    hdo_table *both[2] = {t, v};
     for (int k = 0; k < 2; k++) {
         for (int64_t i = 0; i < both[k]->count; i++) {
             float *row = both[k]->reals + (size_t)i * F;
@@ -257,7 +259,7 @@ static hdo_status standardise(hdo_rows *t, hdo_rows *v, hdo_error *e) {
 }
 
 /* Hands the memory of r over to a data set. */
-static hdo_status to_dataset(hdo_rows *r, const float *mean, const float *sd, int64_t limit, hdo_dataset **out,
+static hdo_status to_dataset(hdo_table *r, const float *mean, const float *sd, int64_t limit, hdo_dataset **out,
                              hdo_error *e) {
     hdo_status st;
     if (r->bytes != NULL) {
@@ -286,7 +288,7 @@ static hdo_status to_dataset(hdo_rows *r, const float *mean, const float *sd, in
 }
 
 hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
-    hdo_rows t = {0}, v = {0}, all = {0};
+    hdo_table t = {0}, v = {0}, all = {0};
     float *moments = NULL;
     if (c->path[0] == '\0') {
         return hdo__fail(e, HDO_E_CONFIG, "data.name is %s, so data.path must name the training file", c->name);
@@ -294,10 +296,19 @@ hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_d
     const bool beside = c->path_val[0] == '\0' && (strcmp(c->name, "idx") == 0 || strcmp(c->name, "npy") == 0) &&
                         folder_has_val(c->path, c->name);
     const bool hold_out = c->path_val[0] == '\0' && !beside;
-    hdo_status st = read_rows(hold_out ? &all : &t, c->name, c->path, false, NULL, e);
+    const bool share = hdo__validation_set(c);
+    if (!hold_out && share) {
+        return hdo__fail(
+            e, HDO_E_CONFIG,
+            "data.validation is %g, but the validation samples have a file of their own (%s): leave one of "
+            "them out",
+            c->validation, beside ? "in the folder data.path" : "data.path_val");
+    }
+    hdo_status st = read_rows(hold_out ? &all : &t, c, c->path, false, NULL, e);
     if (st != HDO_OK) goto out;
     if (hold_out) {
-        int64_t n = c->val > 0 ? c->val : all.count / 5;
+        int64_t n =
+            c->val > 0 ? c->val : (int64_t)((share ? c->validation : HDO_VALIDATION_DEFAULT) * (double)all.count);
         if (n < 1) n = 1;
         if (n >= all.count) {
             st = hdo__fail(e, HDO_E_DATA, "'%s' has %lld samples; %lld of them for validation leave none for training",
@@ -307,7 +318,7 @@ hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_d
         st = take(&v, &all, (uint64_t)c->data_seed, 0, n, e);
         if (st == HDO_OK) st = take(&t, &all, (uint64_t)c->data_seed, n, all.count - n, e);
     } else {
-        st = read_rows(&v, c->name, beside ? c->path : c->path_val, true, &t, e);
+        st = read_rows(&v, c, beside ? c->path : c->path_val, true, &t, e);
         if (st == HDO_OK && t.reals != NULL) st = widen(&t, v.n_in, e);
     }
     if (st != HDO_OK) goto out;
@@ -330,8 +341,8 @@ hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_d
     if (st == HDO_OK) st = to_dataset(&v, moments, sd, c->val, val, e);
 out:
     free(moments);
-    hdo__rows_clear(&t);
-    hdo__rows_clear(&v);
-    hdo__rows_clear(&all);
+    hdo__table_clear(&t);
+    hdo__table_clear(&v);
+    hdo__table_clear(&all);
     return st;
 }

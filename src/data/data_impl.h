@@ -13,7 +13,7 @@
 
 #include "data/dataset.h"
 
-#define HDO_LABEL_MAX 65535 /* a label beyond this is a damaged file, not a class */
+#define HDO_CLASS_LABEL_MAX 65535 /* a label beyond this is a damaged file, not a class */
 #define HDO_READ_MAX                                                                                                   \
     ((size_t)(SIZE_MAX / 2 < 8ull << 30 ? SIZE_MAX / 2 : 8ull << 30)) /* most memory a reader may take */
 #define HDO_DATA_PATH_MAX 4096
@@ -56,7 +56,7 @@ hdo_status hdo__floatset_create(hdo_dataset **out, int64_t count, const int shap
                                 int32_t *label, hdo_error *e);
 
 /* ---- what readers of users' own files return ---- */
-typedef struct hdo_rows {
+typedef struct hdo_table {
     int64_t count;
     int n_in, shape[3], classes;
     uint8_t *bytes;    /* (count, n_in), or NULL */
@@ -65,25 +65,29 @@ typedef struct hdo_rows {
     bool plus_minus;   /* labels were -1 and +1 */
     char (*names)[64]; /* (classes) text labels in alphabetical order, or NULL */
     char sha256[65];
-} hdo_rows;
-void hdo__rows_clear(hdo_rows *r);
+} hdo_table;
+void hdo__table_clear(hdo_table *r);
 
 /* `like`: the training rows when these are the validation rows (same columns, same labels), or NULL. max_bytes bounds
  * the memory of the result. `what` names the input in messages. On failure *r is empty. */
-hdo_status hdo__csv_parse(hdo_rows *r, const char *text, size_t len, const hdo_rows *like, size_t max_bytes,
+hdo_status hdo__csv_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
                           const char *what, hdo_error *e);
-hdo_status hdo__libsvm_parse(hdo_rows *r, const char *text, size_t len, const hdo_rows *like, size_t max_bytes,
+/* The same with the label's column chosen as data.label does: "", "last", a number from 1, or a name of the heading. */
+hdo_status hdo__csv_parse_label(hdo_table *r, const char *text, size_t len, const hdo_table *like, const char *label,
+                                const char *what, hdo_error *e);
+hdo_status hdo__libsvm_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
                              const char *what, hdo_error *e);
-hdo_status hdo__npy_parse(hdo_rows *r, const uint8_t *images, size_t n_images, const uint8_t *labels, size_t n_labels,
+hdo_status hdo__npy_parse(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels, size_t n_labels,
                           const char *what_images, const char *what_labels, hdo_error *e);
-hdo_status hdo__idx_parse_pair(hdo_rows *r, const uint8_t *images, size_t n_images, const uint8_t *labels,
+hdo_status hdo__idx_parse_pair(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels,
                                size_t n_labels, const char *what_images, const char *what_labels, hdo_error *e);
 
-/* Real labels to class numbers (tabular.c): integers 0 .. HDO_LABEL_MAX, or all of -1 and +1. */
-hdo_status hdo__labels_from_reals(hdo_rows *r, const double *label, const hdo_rows *like, const char *what,
+/* Real labels to class numbers (tabular.c): integers 0 .. HDO_CLASS_LABEL_MAX, or all of -1 and +1. */
+hdo_status hdo__labels_from_reals(hdo_table *r, const double *label, const hdo_table *like, const char *what,
                                   hdo_error *e);
 
 /* Opens csv, libsvm, npy, idx by path (custom.c): hold-out, scaling, limits. */
+bool hdo__validation_set(const hdo_data_config *c); /* data.validation says something; 0: a config made by hand */
 hdo_status hdo__custom_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
 
 /* ---- IDX (idx.c) ---- */

@@ -3,6 +3,8 @@
  * Obtaining data sets: import from a folder, or run the helper `hdo-data-get` (which alone talks to the network) and
  * import what it brought. One process works at a time; the others wait at the lock and then find the set in place.
  */
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -16,13 +18,21 @@
 #include "data/store.h"
 
 #define HELPER "hdo-data-get"
-#ifndef HDO_LIBEXECDIR
-#define HDO_LIBEXECDIR ""
+#ifndef HDO_LIBEXEC_FROM_LIB
+#define HDO_LIBEXEC_FROM_LIB "../libexec/hdo"
 #endif
 
 extern char **environ;
 
-/* $HDO_LIBEXEC_DIR; around the running program (build tree, relocated installation); where it was installed. */
+/* The helper in the folder `near`, which is relative to that of the file `from`. */
+static bool helper_near(const char *from, const char *near, char *path, size_t cap) {
+    const char *slash = strrchr(from, '/');
+    if (slash == NULL) return false;
+    int len = snprintf(path, cap, "%.*s/%s/%s", (int)(slash - from), from, near, HELPER);
+    return len > 0 && (size_t)len < cap && access(path, X_OK) == 0;
+}
+
+/* $HDO_LIBEXEC_DIR; around the running program (build tree); where the library's installation has it. */
 static hdo_status find_helper(char *path, size_t cap, hdo_error *e) {
     const char *own = getenv("HDO_LIBEXEC_DIR");
     if (own != NULL && own[0] != '\0') {
@@ -32,16 +42,13 @@ static hdo_status find_helper(char *path, size_t cap, hdo_error *e) {
     static const char *const near[] = {"../tools", "../../tools", "../libexec/hdo", ".", NULL};
     char exe[HDO_DATA_PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (n > 0) {
-        exe[n] = '\0';
-        char *slash = strrchr(exe, '/');
-        if (slash != NULL) *slash = '\0';
-        for (const char *const *d = near; *d != NULL; d++) {
-            int len = snprintf(path, cap, "%s/%s/%s", exe, *d, HELPER);
-            if (len > 0 && (size_t)len < cap && access(path, X_OK) == 0) return HDO_OK;
-        }
+    exe[n > 0 ? n : 0] = '\0';
+    for (const char *const *d = near; *d != NULL; d++) {
+        if (helper_near(exe, *d, path, cap)) return HDO_OK;
     }
-    if (HDO_LIBEXECDIR[0] != '\0' && hdo__path_join(path, cap, HDO_LIBEXECDIR, HELPER) && access(path, X_OK) == 0) {
+    Dl_info me;
+    if (dladdr((const void *)near, &me) != 0 && me.dli_fname != NULL &&
+        helper_near(me.dli_fname, HDO_LIBEXEC_FROM_LIB, path, cap)) {
         return HDO_OK;
     }
     return hdo__fail(e, HDO_E_FAILED, "the helper program '%s' is not installed; set HDO_LIBEXEC_DIR to its folder",

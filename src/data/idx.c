@@ -83,9 +83,9 @@ static int32_t *widen(const uint8_t *p, size_t n, int *classes) {
     return label;
 }
 
-hdo_status hdo__idx_parse_pair(hdo_rows *r, const uint8_t *images, size_t n_images, const uint8_t *labels,
+hdo_status hdo__idx_parse_pair(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels,
                                size_t n_labels, const char *what_images, const char *what_labels, hdo_error *e) {
-    *r = (hdo_rows){0};
+    *r = (hdo_table){0};
     hdo_idx x, y;
     int shape[3];
     hdo_status st = hdo__idx_parse(&x, images, n_images, what_images, e);
@@ -98,7 +98,7 @@ hdo_status hdo__idx_parse_pair(hdo_rows *r, const uint8_t *images, size_t n_imag
     r->bytes = malloc(x.bytes);
     r->label = widen(y.data, y.bytes, &r->classes);
     if (r->bytes == NULL || r->label == NULL) {
-        hdo__rows_clear(r);
+        hdo__table_clear(r);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the images of '%s'", what_images);
     }
     memcpy(r->bytes, x.data, x.bytes);

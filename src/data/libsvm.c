@@ -30,7 +30,7 @@ static hdo_status one_line(sink *s, const char *p, const char *end, int64_t line
     p = skip_space(p, end);
     if (p == end) return HDO_OK;
     double v;
-    if (!hdo__real_parse(&p, end, &v) || (p < end && *p != ' ' && *p != '\t' && *p != '\r')) {
+    if (!hdo__real_scan(&p, end, &v) || (p < end && *p != ' ' && *p != '\t' && *p != '\r')) {
         return hdo__fail(e, HDO_E_DATA, "'%s', line %lld does not begin with a label", what, (long long)line);
     }
     if (s->x != NULL) s->label[s->rows] = v;
@@ -49,8 +49,7 @@ static hdo_status one_line(sink *s, const char *p, const char *end, int64_t line
         }
         last = k;
         p++;
-        if (!hdo__real_parse(&p, end, &v) || !isfinite((float)v) ||
-            (p < end && *p != ' ' && *p != '\t' && *p != '\r')) {
+        if (!hdo__real_scan(&p, end, &v) || !isfinite((float)v) || (p < end && *p != ' ' && *p != '\t' && *p != '\r')) {
             return hdo__fail(e, HDO_E_DATA, "'%s', line %lld: the value of index %lld is not a finite number", what,
                              (long long)line, (long long)k);
         }
@@ -73,9 +72,9 @@ static hdo_status all_lines(sink *s, const char *text, size_t len, const char *w
 }
 
 /* like: its n_in is a lower bound of the width; custom.c widens the training rows afterwards if these are wider. */
-hdo_status hdo__libsvm_parse(hdo_rows *r, const char *text, size_t len, const hdo_rows *like, size_t max_bytes,
+hdo_status hdo__libsvm_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
                              const char *what, hdo_error *e) {
-    *r = (hdo_rows){0};
+    *r = (hdo_table){0};
     sink s = {0};
     hdo_status st = all_lines(&s, text, len, what, e);
     if (st != HDO_OK) return st;
@@ -103,6 +102,6 @@ hdo_status hdo__libsvm_parse(hdo_rows *r, const char *text, size_t len, const hd
     }
     if (st == HDO_OK) st = hdo__labels_from_reals(r, real, like, what, e);
     free(real);
-    if (st != HDO_OK) hdo__rows_clear(r);
+    if (st != HDO_OK) hdo__table_clear(r);
     return st;
 }

@@ -127,7 +127,7 @@ static double real_at(const array *a, size_t i) {
     return d;
 }
 
-static hdo_status read_labels(hdo_rows *r, const array *y, const char *what, hdo_error *e) {
+static hdo_status read_labels(hdo_table *r, const array *y, const char *what, hdo_error *e) {
     if (y->kind == 'f' || y->n_dim > 2 || (y->n_dim == 2 && y->dim[1] != 1)) {
         return hdo__fail(e, HDO_E_DATA, "'%s' must hold labels: one whole number a sample", what);
     }
@@ -139,7 +139,7 @@ static hdo_status read_labels(hdo_rows *r, const array *y, const char *what, hdo
     if (r->label == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", what);
     for (int64_t i = 0; i < r->count; i++) {
         int64_t v = whole_at(y, (size_t)i);
-        if (v < 0 || v > HDO_LABEL_MAX) {
+        if (v < 0 || v > HDO_CLASS_LABEL_MAX) {
             return hdo__fail(e, HDO_E_DATA, "'%s': label %lld of sample %lld is outside 0 .. 65535", what, (long long)v,
                              (long long)i);
         }
@@ -149,7 +149,7 @@ static hdo_status read_labels(hdo_rows *r, const array *y, const char *what, hdo
     return HDO_OK;
 }
 
-static hdo_status read_inputs(hdo_rows *r, const array *x, const char *what, hdo_error *e) {
+static hdo_status read_inputs(hdo_table *r, const array *x, const char *what, hdo_error *e) {
     if (x->kind == 'i' || (x->kind == 'u' && x->size != 1)) {
         return hdo__fail(e, HDO_E_DATA, "'%s' holds integers of %d bytes; inputs are uint8, float32 or float64", what,
                          x->size);
@@ -198,14 +198,14 @@ static hdo_status read_inputs(hdo_rows *r, const array *x, const char *what, hdo
     return HDO_OK;
 }
 
-hdo_status hdo__npy_parse(hdo_rows *r, const uint8_t *images, size_t n_images, const uint8_t *labels, size_t n_labels,
+hdo_status hdo__npy_parse(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels, size_t n_labels,
                           const char *what_images, const char *what_labels, hdo_error *e) {
-    *r = (hdo_rows){0};
+    *r = (hdo_table){0};
     array x, y;
     hdo_status st = parse(&x, images, n_images, what_images, e);
     if (st == HDO_OK) st = parse(&y, labels, n_labels, what_labels, e);
     if (st == HDO_OK) st = read_inputs(r, &x, what_images, e);
     if (st == HDO_OK) st = read_labels(r, &y, what_labels, e);
-    if (st != HDO_OK) hdo__rows_clear(r);
+    if (st != HDO_OK) hdo__table_clear(r);
     return st;
 }

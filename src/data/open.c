@@ -58,12 +58,36 @@ static hdo_status check_settings(const hdo_data_config *c, hdo_error *e) {
     return HDO_OK;
 }
 
+bool hdo__validation_set(const hdo_data_config *c) {
+    return c->validation > 0 && c->validation != HDO_VALIDATION_DEFAULT;
+}
+
+/* Settings of the user's own files go with those. */
+static hdo_status check_own(const hdo_data_config *c, bool own, hdo_error *e) {
+    const bool share = hdo__validation_set(c);
+    if (c->label[0] != '\0' && strcmp(c->name, "csv") != 0)
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "data.label is '%s', but only csv has columns to choose from; data.name is %s", c->label,
+                         c->name);
+    if (share && !own)
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "data.validation is %g, but %s has its own validation samples; it goes with csv, libsvm, npy "
+                         "and idx",
+                         c->validation, c->name);
+    if (share && c->val > 0)
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "data.validation is %g and data.val is %lld: both say how many samples to hold out; set one",
+                         c->validation, (long long)c->val);
+    return HDO_OK;
+}
+
 hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
     *train = NULL;
     *val = NULL;
     const hdo_data_entry *d = hdo__data_find(c->name);
     if (d == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no data set '%s'; 'hdo data list' shows them", c->name);
     hdo_status st = check_settings(c, e);
+    if (st == HDO_OK) st = check_own(c, d->state == (int)HDO_DATA_OWN, e);
     if (st == HDO_OK) st = d->open(c, train, val, e);
     if (st == HDO_OK && c->pretext.id == HDO_PRETEXT_ROTATION) {
         if (*train == NULL) {

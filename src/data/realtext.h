@@ -8,7 +8,7 @@
 
 /* Reads [+-]digits[.digits][e[+-]digits] at *p, not beyond end. Advances *p over it. False, *p untouched, when there is
  * no number. Within 2 units in the last place of the double: inputs are stored as float. */
-static inline bool hdo__real_parse(const char **p, const char *end, double *out) {
+static inline bool hdo__real_scan(const char **p, const char *end, double *out) {
     static const double ten[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     const char *s = *p;

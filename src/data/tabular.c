@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * CSV: one sample a line, fields separated by ',' ';' or tab (whichever the first line has most of). A first line that
- * has no number in it, or names a column label, class, target or y, is a heading. The label stands in the column so
- * named, otherwise in the last one. Labels are whole numbers from 0, or -1 and +1, or words (numbered alphabetically).
- * All other fields must be finite numbers: missing values are an error, not a zero.
+ * has no number in it, or names the label's column, is a heading. The label stands in the column data.label says (a
+ * name of the heading, a number from 1, last); unless that is set in one called label, class, target or y, otherwise in
+ * the last one. Labels are whole numbers from 0, or -1 and +1, or words (numbered alphabetically). All other fields
+ * must be finite numbers: missing values are an error, not a zero.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +16,15 @@
 
 enum { NAMES_MAX = 256, COLUMNS_MAX = 1 << 20 };
 
-void hdo__rows_clear(hdo_rows *r) {
+void hdo__table_clear(hdo_table *r) {
     free(r->bytes);
     free(r->reals);
     free(r->label);
     free(r->names);
-    *r = (hdo_rows){0};
+    *r = (hdo_table){0};
 }
 
-hdo_status hdo__labels_from_reals(hdo_rows *r, const double *label, const hdo_rows *like, const char *what,
+hdo_status hdo__labels_from_reals(hdo_table *r, const double *label, const hdo_table *like, const char *what,
                                   hdo_error *e) {
     bool pm = like != NULL ? like->plus_minus : true;
     for (int64_t i = 0; i < r->count && pm && like == NULL; i++) pm = label[i] == -1 || label[i] == 1;
@@ -32,7 +33,7 @@ hdo_status hdo__labels_from_reals(hdo_rows *r, const double *label, const hdo_ro
         double v = label[i];
         if (pm && (v == -1 || v == 1))
             v = v < 0 ? 0 : 1;
-        else if (pm || !(v >= 0) || v > HDO_LABEL_MAX || v != floor(v)) {
+        else if (pm || !(v >= 0) || v > HDO_CLASS_LABEL_MAX || v != floor(v)) {
             return hdo__fail(e, HDO_E_DATA, "'%s': sample %lld has label %g; labels are %s", what, (long long)i + 1,
                              label[i],
                              pm ? "-1 and +1, as in the training file" : "whole numbers 0 .. 65535, or all -1 and +1");
@@ -98,7 +99,7 @@ static void next_field(const char **p, const char *end, char sep, const char **a
 
 static bool is_real(const char *a, const char *b) {
     double v;
-    return hdo__real_parse(&a, b, &v) && a == b;
+    return hdo__real_scan(&a, b, &v) && a == b;
 }
 
 static char find_separator(const char *a, const char *b) {
@@ -129,27 +130,74 @@ static bool names_label(const char *a, const char *b) {
     return false;
 }
 
-static hdo_status read_plan(const cursor *c, const char *a, const char *b, plan *out, const char *what, hdo_error *e) {
+/* A column by its number, from 1; 0: the text is no number. */
+static long column_number(const char *label) {
+    if (label[0] == '\0' || label[strspn(label, "0123456789")] != '\0') return 0;
+    long n = strtol(label, NULL, 10);
+    return n > 0 && n <= COLUMNS_MAX ? n : COLUMNS_MAX + 1;
+}
+
+/* The columns of the first line, for a sentence: "a, b, c, ...". */
+static void list_columns(const char *a, const char *b, char sep, char *buf, size_t cap) {
+    size_t used = 0;
+    buf[0] = '\0';
+    for (const char *s = a; s != NULL && used + 70 < cap;) {
+        const char *fa, *fb;
+        next_field(&s, b, sep, &fa, &fb);
+        used += (size_t)snprintf(buf + used, cap - used, "%s%.*s", used > 0 ? ", " : "",
+                                 fb - fa < 40 ? (int)(fb - fa) : 40, fa);
+        if (s != NULL && used + 70 >= cap) snprintf(buf + used, cap - used, ", ...");
+    }
+}
+
+/* data.label is neither empty nor "last": finds its column, or says why there is none. */
+static hdo_status choose_label(plan *p, const char *label, int named, const cursor *c, const char *a, const char *b,
+                               const char *what, hdo_error *e) {
+    long number = column_number(label);
+    char list[400];
+    if (number > 0 && number <= p->columns) {
+        p->label = (int)number - 1;
+        return HDO_OK;
+    }
+    if (number > 0)
+        return hdo__fail(e, HDO_E_CONFIG, "data.label is %s, but '%s' has only %d columns, counted from 1", label, what,
+                         p->columns);
+    if (named >= 0) {
+        p->label = named;
+        p->heading = true;
+        return HDO_OK;
+    }
+    list_columns(a, b, c->sep, list, sizeof list);
+    return hdo__fail(e, HDO_E_CONFIG,
+                     p->heading ? "data.label is '%s', but the columns of '%s' are %s"
+                                : "data.label is '%s', but '%s' has no heading; its first line is %s. "
+                                  "Give the number of the column, from 1, or last",
+                     label, what, list);
+}
+
+static hdo_status read_plan(const cursor *c, const char *a, const char *b, const char *label, plan *out,
+                            const char *what, hdo_error *e) {
     plan p = {.label = -1, .heading = true};
-    bool named = false;
+    int usual = -1, chosen = -1; /* columns so named */
     for (const char *s = a; s != NULL && p.columns <= COLUMNS_MAX; p.columns++) {
         const char *fa, *fb;
         next_field(&s, b, c->sep, &fa, &fb);
         if (is_real(fa, fb)) p.heading = false;
-        if (!named && names_label(fa, fb)) {
-            named = true;
-            p.label = p.columns;
-        }
+        if (usual < 0 && names_label(fa, fb)) usual = p.columns;
+        if (chosen < 0 && (size_t)(fb - fa) == strlen(label) && memcmp(fa, label, strlen(label)) == 0)
+            chosen = p.columns;
     }
-    if (named) p.heading = true;
-    if (!named) p.label = p.columns - 1;
     if (p.columns < 2 || p.columns > COLUMNS_MAX) {
         return hdo__fail(e, HDO_E_DATA,
                          "'%s', line %lld has %d columns; a table has inputs and a label, 2 .. %d columns", what,
                          (long long)c->line, p.columns, COLUMNS_MAX);
     }
+    if (usual >= 0) p.heading = true;
+    p.label = label[0] == '\0' && usual >= 0 ? usual : p.columns - 1;
+    hdo_status st = HDO_OK;
+    if (label[0] != '\0' && strcmp(label, "last") != 0) st = choose_label(&p, label, chosen, c, a, b, what, e);
     *out = p;
-    return HDO_OK;
+    return st;
 }
 
 /* ---- labels that are words ---- */
@@ -177,7 +225,7 @@ static void copy_word(char dst[64], const char *a, const char *b) {
 }
 
 /* Numbers of the labels of all rows, after their alphabetical order. word (count) holds numbers by first appearance. */
-static hdo_status number_words(hdo_rows *r, words *w, const hdo_rows *like, const char *what, hdo_error *e) {
+static hdo_status number_words(hdo_table *r, words *w, const hdo_table *like, const char *what, hdo_error *e) {
     char(*sorted)[64] = malloc((size_t)w->n * sizeof *sorted);
     if (sorted == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the labels of '%s'", what);
     memcpy(sorted, w->name, (size_t)w->n * sizeof *sorted);
@@ -221,7 +269,7 @@ static hdo_status read_row(cursor *c, const plan *p, const char *a, const char *
         }
         double v;
         const char *q = fa;
-        if (!hdo__real_parse(&q, fb, &v) || q != fb || !isfinite((float)v)) {
+        if (!hdo__real_scan(&q, fb, &v) || q != fb || !isfinite((float)v)) {
             return hdo__fail(e, HDO_E_DATA, "'%s', line %lld, column %d: '%.*s' is not a finite number", what,
                              (long long)c->line, k + 1, fb - fa < 40 ? (int)(fb - fa) : 40, fa);
         }
@@ -234,15 +282,52 @@ static hdo_status read_row(cursor *c, const plan *p, const char *a, const char *
     return HDO_OK;
 }
 
-hdo_status hdo__csv_parse(hdo_rows *r, const char *text, size_t len, const hdo_rows *like, size_t max_bytes,
-                          const char *what, hdo_error *e) {
-    *r = (hdo_rows){0};
-    cursor c = {.p = text, .end = text + len, .sep = ','};
+/* The label of one line: a number into real[count], or a word, numbered by first appearance, into label[count]. */
+static hdo_status read_label(hdo_table *r, double *real, words *w, bool numbers, const char *a, const char *b,
+                             const char *what, int64_t line, hdo_error *e) {
+    const char *q = a;
+    if (numbers) {
+        if (hdo__real_scan(&q, b, &real[r->count]) && q == b) return HDO_OK;
+        return hdo__fail(e, HDO_E_DATA, "'%s', line %lld: the label '%.*s' is not a number", what, (long long)line,
+                         b - a < 40 ? (int)(b - a) : 40, a);
+    }
+    char name[64];
+    copy_word(name, a, b);
+    int k = word_number(w, name);
+    if (k < 0 && (w->n == NAMES_MAX || name[0] == '\0')) {
+        return hdo__fail(e, HDO_E_DATA, "'%s', line %lld: %s", what, (long long)line,
+                         name[0] == '\0' ? "the label is missing" : "more than 256 different words as labels");
+    }
+    if (k < 0) memcpy(w->name[k = w->n++], name, sizeof name);
+    r->label[r->count] = k;
+    return HDO_OK;
+}
+
+/* All lines from the cursor on into r, whose arrays are there. */
+static hdo_status read_lines(hdo_table *r, cursor *c, const plan *p, double *real, words *w, const hdo_table *like,
+                             const char *what, hdo_error *e) {
+    bool numbers = like == NULL || like->names == NULL;
+    const char *a, *b;
+    while (next_line(c, &a, &b)) {
+        const char *la = a, *lb = a;
+        hdo_status st = read_row(c, p, a, b, r->reals + (size_t)r->count * (size_t)r->n_in, &la, &lb, what, e);
+        if (r->count == 0 && like == NULL) numbers = is_real(la, lb);
+        if (st == HDO_OK) st = read_label(r, real, w, numbers, la, lb, what, c->line, e);
+        if (st != HDO_OK) return st;
+        r->count++;
+    }
+    return numbers ? hdo__labels_from_reals(r, real, like, what, e) : number_words(r, w, like, what, e);
+}
+
+static hdo_status parse(hdo_table *r, cursor c, const hdo_table *like, const char *label, size_t max_bytes,
+                        const char *what, hdo_error *e) {
+    *r = (hdo_table){0};
+    const cursor start = c;
     const char *a, *b;
     if (!next_line(&c, &a, &b)) return hdo__fail(e, HDO_E_DATA, "'%s' is empty", what);
     c.sep = find_separator(a, b);
     plan p = {0};
-    hdo_status st = read_plan(&c, a, b, &p, what, e);
+    hdo_status st = read_plan(&c, a, b, label, &p, what, e);
     if (st != HDO_OK) return st;
     if (like != NULL && like->n_in != p.columns - 1) {
         return hdo__fail(e, HDO_E_DATA, "'%s' has %d inputs a line; the training file has %d", what, p.columns - 1,
@@ -262,41 +347,24 @@ hdo_status hdo__csv_parse(hdo_rows *r, const char *text, size_t len, const hdo_r
     r->label = malloc(lines * sizeof *r->label);
     double *real = malloc(lines * sizeof *real);
     words w = {malloc(NAMES_MAX * sizeof *w.name), 0};
+    cursor from = p.heading ? c : (cursor){.p = start.p, .end = start.end, .sep = c.sep};
     if (r->reals == NULL || r->label == NULL || real == NULL || w.name == NULL) {
         st = hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", what);
-        goto out;
+    } else {
+        st = read_lines(r, &from, &p, real, &w, like, what, e);
     }
-    if (!p.heading) c = (cursor){.p = text, .end = text + len, .sep = c.sep};
-    bool numbers = like == NULL || like->names == NULL;
-    while (next_line(&c, &a, &b)) {
-        const char *la = a, *lb = a;
-        st = read_row(&c, &p, a, b, r->reals + (size_t)r->count * width, &la, &lb, what, e);
-        if (st != HDO_OK) goto out;
-        if (r->count == 0 && like == NULL) numbers = is_real(la, lb);
-        const char *q = la;
-        if (numbers && (!hdo__real_parse(&q, lb, &real[r->count]) || q != lb)) {
-            st = hdo__fail(e, HDO_E_DATA, "'%s', line %lld: the label '%.*s' is not a number", what, (long long)c.line,
-                           lb - la < 40 ? (int)(lb - la) : 40, la);
-            goto out;
-        }
-        if (!numbers) {
-            char name[64];
-            copy_word(name, la, lb);
-            int k = word_number(&w, name);
-            if (k < 0 && (w.n == NAMES_MAX || name[0] == '\0')) {
-                st = hdo__fail(e, HDO_E_DATA, "'%s', line %lld: %s", what, (long long)c.line,
-                               name[0] == '\0' ? "the label is missing" : "more than 256 different words as labels");
-                goto out;
-            }
-            if (k < 0) memcpy(w.name[k = w.n++], name, sizeof name);
-            r->label[r->count] = k;
-        }
-        r->count++;
-    }
-    st = numbers ? hdo__labels_from_reals(r, real, like, what, e) : number_words(r, &w, like, what, e);
-out:
     free(real);
     free(w.name);
-    if (st != HDO_OK) hdo__rows_clear(r);
+    if (st != HDO_OK) hdo__table_clear(r);
     return st;
+}
+
+hdo_status hdo__csv_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
+                          const char *what, hdo_error *e) {
+    return parse(r, (cursor){.p = text, .end = text + len, .sep = ','}, like, "", max_bytes, what, e);
+}
+
+hdo_status hdo__csv_parse_label(hdo_table *r, const char *text, size_t len, const hdo_table *like, const char *label,
+                                const char *what, hdo_error *e) {
+    return parse(r, (cursor){.p = text, .end = text + len, .sep = ','}, like, label, HDO_READ_MAX, what, e);
 }

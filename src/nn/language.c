@@ -7,6 +7,7 @@
  *
  * Unnamed items are named by their position, as in torch.nn.Sequential; save, load and add do not count.
  */
+#include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -131,6 +132,7 @@ static bool read_options(const parser *s, const item *it, int from, const char *
 
 /* `std S`: weights N(0, S^2), bias 0. `fanout`: torchvision's He initialisation, N(0, 2 / (O kh kw)). */
 static void override_init(hdo_net *net, const options *o) {
+    assert(net->n_layers > 0);
     hdo_layer *l = &net->layer[net->n_layers - 1];
     if (l->weight < 0 || (o->std < 0 && !o->fanout)) return;
     hdo_param *w = &net->params.row[l->weight];
@@ -175,7 +177,7 @@ static hdo_status layer_word(parser *s, const item *it, const char *name) {
     hdo_net *net = s->net;
     const char *w = it->word[0];
     options o = {.stride = 0, .std = -1.0};
-    int n = 0, k = 0, v = -1;
+    int n = 0, k = 0, v = -1, layers = net->n_layers;
     bool image = !net->value[s->at].seq && !(s->at == 0 && net->vocab > 0);
     if (s->at == 0 && net->vocab > 0 && strcmp(w, "embed") != 0)
         return wrong(s, it, "token data must go to an embed layer first");
@@ -238,7 +240,7 @@ static hdo_status layer_word(parser *s, const item *it, const char *name) {
     if (v < 0)
         return wrong(s, it, "does not fit the value before it, or its name is taken, or the network is too large");
     if (net->value[v].n == 0 || net->value[v].n > (size_t)1 << 28) return wrong(s, it, "gives no or too many numbers");
-    override_init(net, &o);
+    if (net->n_layers > layers) override_init(net, &o); /* flatten adds no layer */
     s->at = v;
     return HDO_OK;
 }

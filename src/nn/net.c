@@ -115,7 +115,7 @@ void hdo__pass_pieces(const hdo_pass *p, int n, int pieces, hdo_piece fn, void *
 
 /* ---- walks ---- */
 
-size_t hdo__walk_scratch(const hdo_net *net, const hdo_plan *plan, int B, int G) {
+size_t hdo__walk_scratch(const hdo_net *net, const hdo_net_plan *plan, int B, int G) {
     size_t most = 0;
     for (int i = plan->first; i < plan->last; i++) {
         const hdo_layer *l = &net->layer[i];

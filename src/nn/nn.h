@@ -166,7 +166,7 @@ struct hdo_layer {
 };
 
 /* Where values live: offsets in floats per sample, multiples of 16 so that offset * B stays aligned. */
-typedef struct hdo_plan {
+typedef struct hdo_net_plan {
     int first, last;          /* layers first .. last - 1 */
     int root[HDO_VALUES_MAX]; /* values computed in place share the memory of their root */
     size_t off[HDO_VALUES_MAX], total;
@@ -178,7 +178,7 @@ typedef struct hdo_plan {
     size_t tmp;                  /* floats a sample: a second contribution before it is added */
     bool second[HDO_LAYERS_MAX]; /* the gradient of `in` was already written by a later layer */
     bool second2[HDO_LAYERS_MAX];
-} hdo_plan;
+} hdo_net_plan;
 
 struct hdo_net {
     hdo_layer layer[HDO_LAYERS_MAX];
@@ -196,15 +196,15 @@ struct hdo_net {
     hdo_range idle[HDO_PARAMS_MAX]; /* parameters no loss depends on: taps that only ever meet padding */
     int n_idle;
     bool live[HDO_VALUES_MAX]; /* depends on parameters: has a tangent and a gradient */
-    hdo_plan all, front, tail, grad;
-    hdo_plan rest; /* all but the first layer, which evaluation may share between models */
-    int cut;       /* first layer of the tail; the front runs in short runs of samples that stay in cache */
-    int chunk;     /* samples of a forward task */
-    int sub;       /* samples of a run through the front */
-    int gchunk;    /* samples of a grad chunk */
-    int group;     /* tangents that walk together */
-    int jsub;      /* samples of a forward-mode run through the front */
-    bool small;    /* perturbed weights are written out once a task: (d) floats; otherwise tile by tile */
+    hdo_net_plan all, front, tail, grad;
+    hdo_net_plan rest; /* all but the first layer, which evaluation may share between models */
+    int cut;           /* first layer of the tail; the front runs in short runs of samples that stay in cache */
+    int chunk;         /* samples of a forward task */
+    int sub;           /* samples of a run through the front */
+    int gchunk;        /* samples of a grad chunk */
+    int group;         /* tangents that walk together */
+    int jsub;          /* samples of a forward-mode run through the front */
+    bool small;        /* perturbed weights are written out once a task: (d) floats; otherwise tile by tile */
 };
 
 /* ---- building: every family's constructor; returns the new value, or -1 ---- */

@@ -100,7 +100,7 @@ typedef struct grad_job {
 } grad_job;
 
 static size_t grad_bytes(const hdo_net *net, int n) {
-    const hdo_plan *plan = &net->grad;
+    const hdo_net_plan *plan = &net->grad;
     return floats(plan->total * (size_t)n) + floats(plan->fixed) + floats(plan->tmp * (size_t)n) +
            hdo__walk_scratch(net, plan, n, 0);
 }

@@ -58,7 +58,7 @@ static bool reads(const hdo_layer *l, int v) {
     return l->in == v || l->in2 == v;
 }
 
-static int last_reader(const hdo_net *net, const hdo_plan *p, int v) {
+static int last_reader(const hdo_net *net, const hdo_net_plan *p, int v) {
     int last = -1;
     for (int i = p->first; i < p->last; i++)
         if (reads(&net->layer[i], v)) last = i;
@@ -66,7 +66,7 @@ static int last_reader(const hdo_net *net, const hdo_plan *p, int v) {
 }
 
 /* The layer that makes v, or -1 (input of the segment). */
-static int maker(const hdo_net *net, const hdo_plan *p, int v) {
+static int maker(const hdo_net *net, const hdo_net_plan *p, int v) {
     for (int i = p->first; i < p->last; i++)
         if (net->layer[i].out == v) return i;
     return -1;
@@ -77,7 +77,7 @@ static bool keeps_out(const hdo_layer *l) {
 }
 
 /* The backward walk reads v. */
-static bool kept(const hdo_net *net, const hdo_plan *p, int v) {
+static bool kept(const hdo_net *net, const hdo_net_plan *p, int v) {
     int m = maker(net, p, v);
     if (m >= 0 && keeps_out(&net->layer[m])) return true;
     for (int i = p->first; i < p->last; i++)
@@ -85,7 +85,7 @@ static bool kept(const hdo_net *net, const hdo_plan *p, int v) {
     return false;
 }
 
-static void share_memory(const hdo_net *net, hdo_plan *p, bool grad) {
+static void share_memory(const hdo_net *net, hdo_net_plan *p, bool grad) {
     for (int v = 0; v < net->n_values; v++) p->root[v] = v;
     for (int i = p->first; i < p->last; i++) {
         const hdo_layer *l = &net->layer[i];
@@ -101,7 +101,7 @@ static void share_memory(const hdo_net *net, hdo_plan *p, bool grad) {
 }
 
 /* Gradients: who writes first, who adds, who may reuse the memory of dout. Time of layer i's backward step: 2 L - i. */
-static int plan_back(const hdo_net *net, hdo_plan *p, block *b, int n) {
+static int plan_back(const hdo_net *net, hdo_net_plan *p, block *b, int n) {
     int L = p->last, out = net->layer[L - 1].out, groot[HDO_VALUES_MAX], slot[HDO_VALUES_MAX];
     for (int v = 0; v < net->n_values; v++) groot[v] = slot[v] = -1;
     groot[out] = out;
@@ -134,7 +134,7 @@ static int plan_back(const hdo_net *net, hdo_plan *p, block *b, int n) {
     return n;
 }
 
-static void plan_segment(const hdo_net *net, hdo_plan *p, int first, int last, bool grad) {
+static void plan_segment(const hdo_net *net, hdo_net_plan *p, int first, int last, bool grad) {
     memset(p, 0, sizeof *p);
     p->first = first;
     p->last = last;

@@ -154,15 +154,6 @@ hdo_status hdo_bundle_load(hdo_bundle *out, const char *dir, const char *x, cons
     return st;
 }
 
-void hdo_bundle_clear(hdo_bundle *b) {
-    for (int k = 0; k < b->n_runs; k++) {
-        free(b->run[k].x);
-        free(b->run[k].y);
-    }
-    free(b->run);
-    *b = (hdo_bundle){0};
-}
-
 double hdo_series_at(const hdo_series *s, double x) {
     int hi = 0;
     while (hi < s->n && s->x[hi] < x) hi++;
@@ -172,10 +163,21 @@ double hdo_series_at(const hdo_series *s, double x) {
     return s->y[hi - 1] + t * (s->y[hi] - s->y[hi - 1]);
 }
 
-/* Mean and standard error over the runs at the points all of them have. */
-static hdo_status average(hdo_curve *c, const hdo_bundle *b, hdo_error *e) {
-    const hdo_series *s = b->run;
-    int n_runs = b->n_runs, n = s[0].n;
+/* Moves the runs that diverged to the end of the list; returns how many did not. */
+static int part_diverged(hdo_bundle *b) {
+    int kept = 0;
+    for (int k = 0; k < b->n_runs; k++) {
+        if (b->run[k].diverged) continue;
+        hdo_series s = b->run[k];
+        memmove(&b->run[kept + 1], &b->run[kept], (size_t)(k - kept) * sizeof s);
+        b->run[kept++] = s;
+    }
+    return kept;
+}
+
+/* Mean and standard error over the first n_runs runs at the points all of them have. */
+static hdo_status average(hdo_curve *c, const hdo_series *s, int n_runs, hdo_error *e) {
+    int n = n_runs > 0 ? s[0].n : 0;
     for (int k = 1; k < n_runs; k++) n = s[k].n < n ? s[k].n : n;
     c->x = calloc((size_t)n + 1, sizeof(double));
     c->mean = calloc((size_t)n + 1, sizeof(double));
@@ -191,10 +193,22 @@ static hdo_status average(hdo_curve *c, const hdo_bundle *b, hdo_error *e) {
         for (int k = 0; k < n_runs; k++) var += (s[k].y[i] - mean) * (s[k].y[i] - mean);
         c->x[i] = x;
         c->mean[i] = mean;
-        c->se[i] = n_runs > 1 ? sqrt(var / (n_runs - 1) / n_runs) : 0.0;
+        c->se[i] = n_runs > 1 ? sqrt(var / (n_runs - 1) / n_runs) : (double)NAN;
     }
     c->n_points = n;
     c->n_runs = n_runs;
+    return HDO_OK;
+}
+
+/* Hands the runs that diverged over to the curve. */
+static hdo_status take_diverged(hdo_curve *c, hdo_bundle *b, int kept, hdo_error *e) {
+    int n = b->n_runs - kept;
+    if (n == 0) return HDO_OK;
+    c->diverged = calloc((size_t)n, sizeof *c->diverged);
+    if (c->diverged == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a curve");
+    memcpy(c->diverged, b->run + kept, (size_t)n * sizeof *c->diverged);
+    c->n_diverged = n;
+    b->n_runs = kept;
     return HDO_OK;
 }
 
@@ -204,15 +218,31 @@ hdo_status hdo_curve_load(hdo_curve *out, const char *dir, const char *x, const 
     hdo_status st = hdo_bundle_load(&b, dir, x, y, e);
     if (st != HDO_OK) return st;
     memcpy(out->label, b.label, sizeof out->label);
-    st = average(out, &b, e);
+    int kept = part_diverged(&b);
+    st = average(out, b.run, kept, e);
+    if (st == HDO_OK) st = take_diverged(out, &b, kept, e);
     hdo_bundle_clear(&b);
     if (st != HDO_OK) hdo_curve_clear(out);
     return st;
+}
+
+static void free_series(hdo_series *s, int n) {
+    for (int k = 0; k < n; k++) {
+        free(s[k].x);
+        free(s[k].y);
+    }
+    free(s);
+}
+
+void hdo_bundle_clear(hdo_bundle *b) {
+    free_series(b->run, b->n_runs);
+    *b = (hdo_bundle){0};
 }
 
 void hdo_curve_clear(hdo_curve *c) {
     free(c->x);
     free(c->mean);
     free(c->se);
+    free_series(c->diverged, c->n_diverged);
     *c = (hdo_curve){0};
 }

@@ -197,23 +197,34 @@ static const hdo_series *of_seed(const hdo_bundle *g, int64_t seed) {
     return NULL;
 }
 
-/* Mean and standard error of the differences at the points of the first run, as far as all runs go. */
+/* The partner of a run, if neither of the two diverged. */
+static const hdo_series *partner(const hdo_series *s, const hdo_bundle *b) {
+    const hdo_series *r = s->diverged ? NULL : of_seed(b, s->seed);
+    return r != NULL && !r->diverged ? r : NULL;
+}
+
+/* Mean and standard error of the differences at the points of the first run, as far as all runs go. Pairs of which one
+ * diverged are counted, not subtracted. */
 static hdo_status subtract(hdo_curve *out, const hdo_bundle *a, const hdo_bundle *b, hdo_error *e) {
-    int pairs = 0, longest = 0;
+    int pairs = 0, lost = 0, longest = 0;
     for (int k = 0; k < a->n_runs; k++) {
-        pairs += of_seed(b, a->run[k].seed) != NULL;
+        bool both = partner(&a->run[k], b) != NULL;
+        pairs += both;
+        lost += !both && of_seed(b, a->run[k].seed) != NULL;
         longest = a->run[k].n > longest ? a->run[k].n : longest;
     }
-    if (pairs == 0) return hdo__fail(e, HDO_E_DATA, "'%s' and '%s' have no seed in common", a->label, b->label);
+    if (pairs + lost == 0) return hdo__fail(e, HDO_E_DATA, "'%s' and '%s' have no seed in common", a->label, b->label);
     out->x = calloc((size_t)longest + 1, sizeof(double));
     out->mean = calloc((size_t)longest + 1, sizeof(double));
     out->se = calloc((size_t)longest + 1, sizeof(double));
-    if (out->x == NULL || out->mean == NULL || out->se == NULL)
+    out->diverged = calloc((size_t)lost + 1, sizeof *out->diverged); /* without points: there is nothing to subtract */
+    if (out->x == NULL || out->mean == NULL || out->se == NULL || out->diverged == NULL)
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for a curve");
-    for (int i = 0; i < longest; i++) {
+    out->n_diverged = lost;
+    for (int i = 0; i < longest && pairs > 0; i++) {
         double sum = 0.0, sum2 = 0.0;
         for (int k = 0; k < a->n_runs; k++) {
-            const hdo_series *r = of_seed(b, a->run[k].seed);
+            const hdo_series *r = partner(&a->run[k], b);
             if (r == NULL) continue;
             double x = i < a->run[k].n ? a->run[k].x[i] : (double)NAN;
             double d = isnan(x) ? x : a->run[k].y[i] - hdo_series_at(r, x);
@@ -222,9 +233,9 @@ static hdo_status subtract(hdo_curve *out, const hdo_bundle *a, const hdo_bundle
             out->x[i] = x;
         }
         if (!isfinite(sum)) break;
-        double var = pairs > 1 ? (sum2 - sum * sum / pairs) / (pairs - 1) : 0.0;
+        double var = pairs > 1 ? (sum2 - sum * sum / pairs) / (pairs - 1) : (double)NAN;
         out->mean[i] = sum / pairs;
-        out->se[i] = var > 0.0 ? sqrt(var / pairs) : 0.0;
+        out->se[i] = var < 0.0 ? 0.0 : sqrt(var / pairs);
         out->n_points = i + 1;
     }
     out->n_runs = pairs;

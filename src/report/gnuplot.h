@@ -1,9 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 — what figures share: text files, labels, calling gnuplot. */
+/* SPDX-License-Identifier: Apache-2.0 — what figures share: text files, calling gnuplot. */
 #ifndef HDO_REPORT_GNUPLOT_H
 #define HDO_REPORT_GNUPLOT_H
 
 #include <stdio.h>
 
+#include "base/quote.h"
 #include "base/status.h"
 
 typedef struct hdo_text { /* text that grows in memory and becomes a file */
@@ -14,10 +15,12 @@ typedef struct hdo_text { /* text that grows in memory and becomes a file */
 void hdo__text_open(hdo_text *t);
 hdo_status hdo__text_save(hdo_text *t, const char *path, hdo_error *e); /* closes and frees */
 
-void hdo__gnuplot_label(FILE *f, const char *s);                 /* inside quotes */
-void hdo__csv_label(FILE *f, const char *s);                     /* one field */
 const char *hdo__gnuplot_name(const char *base);                 /* without the folder */
 hdo_status hdo__gnuplot_prepare(const char *base, hdo_error *e); /* the folder of base exists */
+void hdo__gnuplot_head(FILE *f, const char *name);               /* first lines of every script */
+void hdo__gnuplot_number(FILE *f, double v);                     /* nan if it is not finite */
+/* set WHAT "text" noenhanced; nothing for NULL. */
+void hdo__gnuplot_set(FILE *f, const char *what, const char *text);
 /* Draws once for every format: terminal and output file, then draw. */
 void hdo__gnuplot_each(FILE *f, const char *name, unsigned formats, void (*draw)(FILE *f, const void *ctx),
                        const void *ctx);

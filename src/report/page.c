@@ -18,22 +18,11 @@
 
 enum { SVG_MAX = 16 << 20, FILE_MAX = 1 << 20 };
 
-void hdo__page_text(FILE *f, const char *s) {
-    for (; *s != '\0'; s++) {
-        switch (*s) {
-        case '&': fputs("&amp;", f); break;
-        case '<': fputs("&lt;", f); break;
-        case '>': fputs("&gt;", f); break;
-        default: fputc(*s, f); break;
-        }
-    }
-}
-
 void hdo__page_begin(FILE *f, const char *title) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
           "content=\"width=device-width, initial-scale=1\">\n<title>",
           f);
-    hdo__page_text(f, title);
+    hdo__quote_html(f, title);
     fputs("</title>\n<style>\n"
           "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 "
           "1rem;color:#222;background:#fff}\n"
@@ -45,7 +34,7 @@ void hdo__page_begin(FILE *f, const char *title) {
           ".holds{color:#00664b;font-weight:600}.fails{color:#a23b00;font-weight:600}.undecided{color:#555}\n"
           "</style></head><body>\n<h1>",
           f);
-    hdo__page_text(f, title);
+    hdo__quote_html(f, title);
     fputs("</h1>\n", f);
 }
 
@@ -67,9 +56,9 @@ void hdo__page_file(FILE *f, const char *title, const char *path) {
     size_t len;
     if (hdo__file_read(path, FILE_MAX, &text, &len, NULL) != HDO_OK) return;
     fputs("<details><summary>", f);
-    hdo__page_text(f, title);
+    hdo__quote_html(f, title);
     fputs("</summary><pre>", f);
-    hdo__page_text(f, text);
+    hdo__quote_html(f, text);
     fputs("</pre></details>\n", f);
     free(text);
 }
@@ -112,8 +101,8 @@ static void add_run(const json_t *o, hdo_group_figures *g, sums *s) {
 }
 
 static double error_of(double sum, double sum2, double n) {
-    double var = n > 1.0 ? (sum2 - sum * sum / n) / (n - 1.0) : 0.0;
-    return var > 0.0 ? sqrt(var / n) : 0.0;
+    double var = n > 1.0 ? (sum2 - sum * sum / n) / (n - 1.0) : (double)NAN; /* one run: no idea of the spread */
+    return var < 0.0 ? 0.0 : sqrt(var / n);
 }
 
 static bool add_folder(const char *dir, hdo_group_figures *g, sums *s) {
@@ -153,8 +142,26 @@ hdo_status hdo__group_read(const char *dir, hdo_group_figures *g, hdo_error *e) 
 
 static void put_cell(FILE *f, const char *format, double v) {
     fputs("<td class=\"n\">", f);
-    if (isfinite(v)) fprintf(f, format, v);
+    if (isfinite(v)) {
+        fprintf(f, format, v);
+    } else {
+        fputs("&ndash;", f);
+    }
     fputs("</td>", f);
+}
+
+/* "completed", "diverged", "2 completed, 1 diverged" */
+static void put_outcome(FILE *f, const hdo_group_figures *g) {
+    const int count[] = {g->finished - g->diverged, g->diverged, g->runs - g->finished};
+    static const char *const word[] = {"completed", "diverged", "running or stopped"};
+    bool any = false;
+    for (int i = 0; i < 3; i++) {
+        if (count[i] == 0) continue;
+        fputs(any ? ", " : "", f);
+        if (count[i] < g->runs) fprintf(f, "%d ", count[i]);
+        fputs(word[i], f);
+        any = true;
+    }
 }
 
 static void put_table(FILE *f, const char *const *dirs, const hdo_group_figures *g, int n) {
@@ -166,10 +173,9 @@ static void put_table(FILE *f, const char *const *dirs, const hdo_group_figures 
           f);
     for (int k = 0; k < n; k++) {
         fputs("<tr><td>", f);
-        hdo__page_text(f, dirs[k]);
-        fprintf(f, "</td><td class=\"n\">%d</td><td>%s", g[k].runs,
-                g[k].finished < g[k].runs ? "running or stopped" : "completed");
-        if (g[k].diverged > 0) fprintf(f, ", %d diverged", g[k].diverged);
+        hdo__quote_html(f, dirs[k]);
+        fprintf(f, "</td><td class=\"n\">%d</td><td>", g[k].runs);
+        put_outcome(f, &g[k]);
         fputs("</td>", f);
         put_cell(f, "%.0f", g[k].steps);
         put_cell(f, "%.4f", g[k].loss);
@@ -193,7 +199,7 @@ static bool draw(const char *const *dirs, int n, const char *x, const char *y, b
     int have = 0;
     for (int k = 0; k < n && c != NULL; k++) {
         if (hdo_curve_load(&c[have], dirs[k], x, y, NULL) != HDO_OK) continue;
-        bool any = false;
+        bool any = c[have].n_diverged > 0;
         for (int i = 0; i < c[have].n_points; i++) any = any || isfinite(c[have].mean[i]);
         if (any) {
             have++;

@@ -4,12 +4,12 @@
 
 #include <stdio.h>
 
+#include "base/quote.h"
 #include "base/status.h"
 #include "hdo/report.h"
 
 void hdo__page_begin(FILE *f, const char *title);
 void hdo__page_end(FILE *f);
-void hdo__page_text(FILE *f, const char *s); /* with &, < and > escaped */
 /* The SVG file inline; nothing when it is not there. */
 void hdo__page_svg(FILE *f, const char *path);
 /* A text file in a box that opens on a click. */

@@ -213,11 +213,27 @@ static hdo_status load_weights(hdo_run *r, float *x, hdo_error *e) {
     return HDO_OK;
 }
 
+/* resnet18 is there to be fine-tuned; from a random start it is another experiment. */
+static void say_random_start(hdo_run *r) {
+    if (strcmp(r->config.model.name, "resnet18") != 0 || r->config.data.pretext.id != HDO_PRETEXT_NONE) return;
+    hdo__run_log(r, HDO_LOG_WARN,
+                 "model.weights is empty, so resnet18 starts from random weights, not from ImageNet's: this is not "
+                 "fine-tuning. With https://download.pytorch.org/models/resnet18-f37072fd.pth at hand:\n"
+                 "  tools/pth2safetensors.py resnet18-f37072fd.pth resnet18.safetensors\n"
+                 "  hdo run ... --init resnet18.safetensors\n"
+                 "Without: hdo run e3-start -o start && hdo weights convert start --node mean -o start.safetensors "
+                 "learns a start from images alone");
+}
+
 /* All nodes start at the same random point (HDO, section 3), or from a file of weights. */
 static hdo_status init_models(hdo_run *r, hdo_error *e) {
     hdo_status st = r->objective->ops->init(r->objective, (uint64_t)r->config.seed, r->rows.X);
     if (st != HDO_OK) return hdo__fail(e, st, "the initial model could not be made");
-    if (r->config.model.weights[0] != '\0') st = load_weights(r, r->rows.X, e);
+    if (r->config.model.weights[0] != '\0') {
+        st = load_weights(r, r->rows.X, e);
+    } else if (r->transport->rank == 0) {
+        say_random_start(r);
+    }
     if (st != HDO_OK) return st;
     size_t len = r->objective->d + r->objective->n_buf;
     if (r->fresh != NULL) memcpy(r->fresh, r->rows.X, len * sizeof(float));

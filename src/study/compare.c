@@ -183,8 +183,8 @@ static void fill_bounds(hdo_comparison *c) {
 static void judge(hdo_comparison *c, hdo_quantity q) {
     const hdo_assessment *a = &c->assessment;
     bool nc = q == HDO_Q_GRAD || q == HDO_Q_GAMMA_AVG;
-    hdo_verdict *v = &c->verdict[q];
-    *v = (hdo_verdict){.holds = nc ? a->nc_holds : a->sc_holds, .tightest = HUGE_VAL, .worst_z = -HUGE_VAL};
+    hdo_bound_check *v = &c->verdict[q];
+    *v = (hdo_bound_check){.holds = nc ? a->nc_holds : a->sc_holds, .tightest = HUGE_VAL, .worst_z = -HUGE_VAL};
     for (int i = 0; i < c->n_points; i++) {
         double m = c->mean[q][i], se = c->se[q][i], b = c->bound[q][i];
         if (!isfinite(m) || (q == HDO_Q_VALUE && c->t[i] == 0)) continue; /* y_0 is only the start */

@@ -67,7 +67,7 @@ char *hdo_comparison_json(const hdo_comparison *c) {
     hdo__json_bool(&j, "violated", c->violated);
     hdo__json_object(&j, "quantities");
     for (int q = 0; q < HDO_QUANTITIES; q++) {
-        const hdo_verdict *v = &c->verdict[q];
+        const hdo_bound_check *v = &c->verdict[q];
         if (!v->measured) continue;
         hdo__json_object(&j, names[q]);
         hdo__json_bool(&j, "assumptions_hold", v->holds);

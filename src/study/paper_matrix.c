@@ -48,7 +48,7 @@ static void put_line(FILE *f, const matrix *m, bool html, int claim, int part) {
     if (part < 0) snprintf(number, sizeof number, "%d", claim);
     if (html) {
         fprintf(f, "<tr><td>%s</td><td>%s", number, part < 0 ? "<b>" : "");
-        hdo__page_text(f, text);
+        hdo__quote_html(f, text);
         fprintf(f, "%s</td>", part < 0 ? "</b>" : "");
     } else {
         fprintf(f, part < 0 ? "| **%s** | **%s** |" : "| %s | %s |", number, text);

@@ -102,6 +102,14 @@ static void put_stale(FILE *f, const hdo_paper_case *k) {
     free(made);
 }
 
+/* One seed has no spread. */
+static void put_mean(FILE *f, double mean, double se, int n, const char *plus_minus) {
+    put_number(f, mean, 4);
+    if (n < 2 || !isfinite(mean) || !isfinite(se)) return;
+    fputs(plus_minus, f);
+    put_number(f, se, 1);
+}
+
 static void put_runs(FILE *f, const hdo_paper_case *k) {
     fputs("| population | seeds | outcome | final loss | accuracy | mean model | run time (s) | "
           "made by |\n|---|---|---|---|---|---|---|---|\n",
@@ -116,7 +124,7 @@ static void put_runs(FILE *f, const hdo_paper_case *k) {
         if (g.diverged < g.finished) fprintf(f, "%d completed", g.finished - g.diverged);
         fputs(" | ", f);
         put_number(f, g.loss, 4);
-        if (isfinite(g.loss)) fprintf(f, " +- %.2g", g.loss_se);
+        if (isfinite(g.loss_se)) fprintf(f, " +- %.2g", g.loss_se);
         fputs(" | ", f);
         put_number(f, g.acc, 4);
         fputs(" | ", f);
@@ -137,10 +145,11 @@ static void put_claims(FILE *f, const hdo_claim_result *r, int n) {
         fprintf(f, "| %s | %s | %s | ", number, r[i].text, hdo_verdict_text(r[i].verdict));
         if (d->n_a > 0) {
             fprintf(f, "%s: ", r[i].quantity);
-            put_number(f, d->a, 4);
-            fprintf(f, " +- %.1g against ", d->a_se);
-            put_number(f, d->b, 4);
-            fprintf(f, " +- %.1g; difference %.2g", d->b_se, d->diff);
+            put_mean(f, d->a, d->a_se, d->n_a, " +- ");
+            fputs(" against ", f);
+            put_mean(f, d->b, d->b_se, d->n_b, " +- ");
+            fputs("; difference ", f);
+            put_number(f, d->diff, 2);
             if (isfinite(d->low)) fprintf(f, " [%.2g, %.2g]", d->low, d->high);
             fputs(r[i].note[0] != '\0' ? "; " : "", f);
         }
@@ -308,10 +317,15 @@ static void put_case_html(FILE *f, const hdo_paper_case *k, const char *dir) {
                                                 : "undecided",
                     hdo_verdict_text(r[i].verdict));
             if (d->n_a > 0) {
-                fprintf(f, "%s: %.4g &plusmn; %.2g against %.4g &plusmn; %.2g, t = %.1f. ", r[i].quantity, d->a,
-                        d->a_se, d->b, d->b_se, d->t);
+                fprintf(f, "%s: ", r[i].quantity);
+                put_mean(f, d->a, d->a_se, d->n_a, " &plusmn; ");
+                fputs(" against ", f);
+                put_mean(f, d->b, d->b_se, d->n_b, " &plusmn; ");
+                fputs(", t = ", f);
+                put_number(f, d->t, 2);
+                fputs(". ", f);
             }
-            hdo__page_text(f, r[i].note);
+            hdo__quote_html(f, r[i].note);
             fputs("</td></tr>\n", f);
         }
         fputs("</table>\n", f);

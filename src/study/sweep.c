@@ -203,8 +203,8 @@ hdo_status hdo_sweep_score(const char *dir, const char *metric, double *score, d
         reached = fmin(reached, s->n > 0 ? s->x[s->n - 1] : 0.0);
     }
     *score = sum / n;
-    double var = n > 1.0 ? (sum2 - sum * sum / n) / (n - 1.0) : 0.0;
-    *se = var > 0.0 ? sqrt(var / n) : 0.0;
+    double var = n > 1.0 ? (sum2 - sum * sum / n) / (n - 1.0) : (double)NAN;
+    *se = var < 0.0 ? 0.0 : sqrt(var / n);
     *steps = (int64_t)reached;
     hdo_bundle_clear(&b);
     return HDO_OK;
@@ -212,17 +212,31 @@ hdo_status hdo_sweep_score(const char *dir, const char *metric, double *score, d
 
 /* ---- results ---- */
 
+/* An empty field: diverged, or one seed and no spread. */
+static void real_or_empty(double v, char buf[32]) {
+    buf[0] = '\0';
+    if (isfinite(v)) hdo__real_text(v, buf);
+}
+
 static void put_csv(FILE *f, const hdo_sweep *s, const char *metric, const int *order) {
-    fprintf(f, "rank,point,steps,%s,se", metric);
-    for (int k = 0; k < s->n_axes; k++) fprintf(f, ",%s", s->axis[k].key);
+    fputs("rank,point,steps,", f);
+    hdo__quote_csv(f, metric);
+    fputs(",se", f);
+    for (int k = 0; k < s->n_axes; k++) {
+        fputc(',', f);
+        hdo__quote_csv(f, s->axis[k].key);
+    }
     fputc('\n', f);
     for (int r = 0; r < s->n_points; r++) {
         char score[32], se[32];
         int p = order[r];
-        hdo__real_text(s->score[p], score);
-        hdo__real_text(s->se[p], se);
+        real_or_empty(s->score[p], score);
+        real_or_empty(s->se[p], se);
         fprintf(f, "%d,%d,%lld,%s,%s", r + 1, p, (long long)s->steps[p], score, se);
-        for (int k = 0; k < s->n_axes; k++) fprintf(f, ",%s", s->value[p][k]);
+        for (int k = 0; k < s->n_axes; k++) {
+            fputc(',', f);
+            hdo__quote_csv(f, s->value[p][k]);
+        }
         fputc('\n', f);
     }
 }

@@ -6,7 +6,7 @@
  *   HDO_MPI=openmpi|mpich, if set;   OMPI_COMM_WORLD_SIZE -> openmpi;   MPI_LOCALNRANKS or PMI_SIZE -> mpich;
  *   started by nobody: the first that is there, as a job of one rank.
  *
- * Places: $HDO_PLUGIN_PATH (one folder), beside libhdo, and the folder it was configured to be installed in.
+ * Places: $HDO_PLUGIN_PATH (one folder), and beside libhdo.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,7 +46,7 @@ static bool find(const char *flavour, char *path, size_t cap) {
         const char *slash = strrchr(me.dli_fname, '/');
         if (slash != NULL && try_dir(me.dli_fname, (size_t)(slash - me.dli_fname), flavour, path, cap)) return true;
     }
-    return try_dir(HDO_LIBDIR, strlen(HDO_LIBDIR), flavour, path, cap);
+    return false;
 }
 
 bool hdo_mpi_launched(int *rank, int *ranks) {

@@ -49,6 +49,19 @@ bats_require_minimum_version 1.5.0
     "$HDO" config schema | jq -e '.properties.population and .properties.steps and .properties.model'
 }
 
+@test "help knows a key, and says which one was meant" {
+    run "$HDO" config help modle
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"unknown key 'modle'; did you mean 'model'?"* ]]
+    run "$HDO" config help data.splt
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"did you mean 'split'?"* ]]
+    run "$HDO" config help data.split
+    [ "$status" -eq 0 ]
+    [[ "$output" == *dirichlet* ]]
+    [[ "$output" != *scaling* ]]
+}
+
 @test "help lists keys with bounds" {
     run "$HDO" config help population
     [ "$status" -eq 0 ]; [[ "$output" == *"estimator"* ]] && [[ "$output" == *"momentum"* ]]

@@ -160,3 +160,54 @@ nothing_left() { # only lock files may remain
     [ "$status" -eq 2 ]
 }
 
+
+table() { # table FILE: 50 lines, the label in the first column
+    echo 'kind,a,b' > "$1"
+    for i in $(seq 50); do echo "k$((i % 2)),$i,$((i * 7 % 11))" >> "$1"; done
+}
+
+@test "own data: label column and validation share can be chosen" {
+    table t.csv
+    own="--set data.name=csv --set data.path=t.csv --set data.label=kind"
+    "$HDO" data show csv --set path=t.csv --set label=kind --json | jq -e '.count == 40 and .classes == 2'
+    "$HDO" data show csv --set path=t.csv --set label=1 --set validation=0.5 --json | jq -e '.count == 25'
+    "$HDO" data show csv --set path=t.csv --set label=kind --set validation=0.5 --val --json | jq -e '.count == 25'
+    run "$HDO" data show csv --set path=t.csv --set label=sort
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"the columns of 't.csv' are kind, a, b"* ]]
+    run "$HDO" data show csv --set path=t.csv --set label=kind --set validation=0.5 --set val=3
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"both say how many"* ]]
+    run "$HDO" data show csv --set path=t.csv --set path_val=t.csv --set label=kind --set validation=0.5
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"file of their own"* ]]
+    run "$HDO" data show synthetic --set validation=0.5
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"goes with csv, libsvm, npy and idx"* ]]
+    run "$HDO" data show libsvm --set path=t.csv --set label=kind
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"only csv has columns"* ]]
+    "$HDO" run demo $own --set steps=2 -q --json -o out | jq -e '.outcome == "completed" and .d == 6'
+}
+
+@test "a preset's data limits do not survive another data set" {
+    table t.csv
+    own="--set data.name=csv --set data.path=t.csv --set data.label=1"
+    for order in "$own --set data.val=7" "--set data.val=7 $own"; do
+        "$HDO" config show demo $order > c.yaml
+        grep -q '^  train: 0$' c.yaml
+        grep -q '^  val: 7$' c.yaml # what the same command line says stays, before or behind
+        grep -q '^  features: 32$' c.yaml
+    done
+    echo 'data: {name: csv, path: t.csv, val: 9, label: kind}' > own.yaml
+    "$HDO" config show own.yaml --set data.path=u.csv > c.yaml
+    grep -q '^  val: 0$' c.yaml
+    grep -q '^  label: kind$' c.yaml
+    "$HDO" config show own.yaml --set data.path=t.csv > c.yaml # the same file as before
+    grep -q '^  val: 9$' c.yaml
+    HDO_CONFIG=own.yaml "$HDO" config show demo > c.yaml # a file over a file
+    grep -q '^  val: 5000$' c.yaml
+    run grep -c 't.csv' c.yaml
+    [ "$output" -eq 0 ]
+    "$HDO" run demo $own --set steps=2 -q --json -o out | jq -e '.outcome == "completed"'
+}

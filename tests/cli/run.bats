@@ -164,3 +164,22 @@ load helper
     [[ "$output" == *"metrics.jsonl' is damaged"* ]]
     [ -e s/seed-0/checkpoints/step-000000014.safetensors ]
 }
+
+# The longest line on a terminal of that many columns, escape sequences apart.
+longest_line() { # longest_line COLUMNS ARGS...
+    columns=$1
+    shift
+    script -qec "stty cols $columns; unset COLUMNS; TERM=xterm '$HDO' $*" /dev/null < /dev/null | tr '\r' '\n' |
+        sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | grep -E '[0-9]+/[0-9]+ \(|runs done' | LC_ALL=C.UTF-8 wc -L
+}
+
+@test "progress fits the terminal" {
+    for columns in 20 40 59 80 120; do
+        n=$(longest_line $columns run demo --set steps=1000000 --set stop.time_s=0.7 -o out --force)
+        [ "$n" -gt 5 ]
+        [ "$n" -lt "$columns" ]
+    done
+    n=$(longest_line 30 run demo --set steps=1000000 --set stop.time_s=0.7 --seeds 1-4 -o seeds)
+    [ "$n" -gt 5 ]
+    [ "$n" -lt 30 ]
+}

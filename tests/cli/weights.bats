@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+bats_require_minimum_version 1.5.0
 load helper
 
 @test "weights travel: run -> convert -> info -> a new run starts where the old one ended" {
@@ -25,4 +26,24 @@ load helper
     [ "$status" -eq 3 ]; [[ "$output" == *"weight"* ]]
     run "$HDO" weights convert a; [ "$status" -eq 2 ]
     run "$HDO" weights convert a --node 99 -o z.safetensors; [ "$status" -ne 0 ]; [ ! -e z.safetensors ]
+}
+
+be32() { printf "\\x$(printf %02x $(($1 >> 24 & 255)))\\x$(printf %02x $(($1 >> 16 & 255)))\\x$(printf %02x $(($1 >> 8 & 255)))\\x$(printf %02x $(($1 & 255)))"; }
+
+@test "resnet18 without weights says so, and how to get them" {
+    { be32 2051; be32 40; be32 8; be32 8; for i in $(seq 2560); do printf "\\x$(printf %02x $((i * 37 % 251)))"; done; } > train-images-idx3-ubyte
+    { be32 2049; be32 40; for i in $(seq 40); do printf "\\x0$((i % 2))"; done; } > train-labels-idx1-ubyte
+    image="--set model.name=resnet18 --set model.input_size=32 --set data.name=idx --set data.path=train-images-idx3-ubyte"
+    run --separate-stderr "$HDO" run demo $image --population 1fo --set steps=0 -o out
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"warning: model.weights is empty, so resnet18 starts from random weights"* ]]
+    [[ "$stderr" == *"pth2safetensors.py"* ]]
+    [[ "$stderr" == *"--init"* ]]
+    "$HDO" weights convert out -o start.safetensors
+    run --separate-stderr "$HDO" run demo $image --population 1fo --set steps=0 --init start.safetensors -o again
+    [ "$status" -eq 0 ]
+    [[ "$stderr" != *"random weights"* ]]
+    run --separate-stderr "$HDO" run demo $image --population 1fo --set steps=0 --set data.pretext=rotation -o pretext
+    [ "$status" -eq 0 ]
+    [[ "$stderr" != *"random weights"* ]]
 }

@@ -25,7 +25,7 @@ static void require(int ok, const char *what) {
 }
 
 /* Every number finite, every label a class. */
-static void check_rows(const hdo_rows *r) {
+static void check_rows(const hdo_table *r) {
     require(r->count > 0 && r->n_in > 0 && r->classes > 0, "accepted, but empty");
     require((r->bytes != NULL) != (r->reals != NULL), "accepted, but neither bytes nor reals");
     require(r->n_in == r->shape[0] * r->shape[1] * r->shape[2], "shape and n_in differ");
@@ -47,10 +47,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (hdo__blob_gunzip(&b, 1 << 20, "fuzz", &e) == HDO_OK) (void)hdo__idx_parse(&x, b.p, b.len, "fuzz", &e);
     hdo__blob_close(&b);
     const size_t cut = 1 + (size_t)data[0] % size;
-    hdo_rows r;
+    hdo_table r;
     hdo_status st = hdo__idx_parse_pair(&r, data + 1, cut - 1, data + cut, size - cut, "images", "labels", &e);
     require(st == HDO_OK || (e.code == st && e.msg[0] != 0), "failed without a sentence");
     if (st == HDO_OK) check_rows(&r);
-    hdo__rows_clear(&r);
+    hdo__table_clear(&r);
     return 0;
 }

@@ -25,7 +25,7 @@ static void require(int ok, const char *what) {
 }
 
 /* Every number finite, every label a class. */
-static void check_rows(const hdo_rows *r) {
+static void check_rows(const hdo_table *r) {
     require(r->count > 0 && r->n_in > 0 && r->classes > 0, "accepted, but empty");
     require((r->bytes != NULL) != (r->reals != NULL), "accepted, but neither bytes nor reals");
     require(r->n_in == r->shape[0] * r->shape[1] * r->shape[2], "shape and n_in differ");
@@ -38,7 +38,7 @@ static void check_rows(const hdo_rows *r) {
 /* The input as training file, and a second time as validation file of the first: its first half, then all of it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     hdo_error e = {HDO_OK, ""};
-    hdo_rows train, val;
+    hdo_table train, val;
     hdo_status st = hdo__libsvm_parse(&train, (const char *)data, size / 2, NULL, 1 << 22, "train", &e);
     require(st == HDO_OK || (e.code == st && e.msg[0] != 0), "failed without a sentence");
     if (st == HDO_OK) {
@@ -48,11 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             check_rows(&val);
             require(val.classes == train.classes && val.n_in >= train.n_in, "validation does not fit training");
         }
-        hdo__rows_clear(&val);
+        hdo__table_clear(&val);
     }
-    hdo__rows_clear(&train);
+    hdo__table_clear(&train);
     st = hdo__libsvm_parse(&train, (const char *)data, size, NULL, 1 << 22, "all", &e);
     if (st == HDO_OK) check_rows(&train);
-    hdo__rows_clear(&train);
+    hdo__table_clear(&train);
     return 0;
 }

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 — hdo run: what it prints about results. */
+#include "run_text.h"
+
+#include <math.h>
+
+/* A figure of a table; "-" where a diverged run has none. */
+static void print_figure(double v) {
+    if (isfinite(v)) {
+        printf(fabs(v) < 1e5 ? " %10.4f" : " %10.3g", v);
+    } else {
+        printf(" %10s", "-");
+    }
+}
+
+static void print_group(const char *name, const hdo_group *g) {
+    const double v[] = {g->loss_mean, g->loss_std, g->loss_min, g->loss_max};
+    printf("  %-10s", name);
+    for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) print_figure(v[i]);
+    if (isfinite(g->acc_mean)) printf(" %9.2f%%", 100.0 * g->acc_mean);
+    printf("\n");
+}
+
+void run_print_result(const hdo_config *c, const hdo_run *r, hdo_stop why, const char *dir) {
+    const hdo_row *row = hdo_run_last_row(r);
+    cli_style s = cli_style_for(stdout);
+    printf("%s%s%s after %lld steps, %.1f s (steps %.1f s, evaluation %.1f s)\n", s.bold, hdo_stop_name(why), s.off,
+           (long long)row->step, row->wall_s, row->step_s, row->eval_s);
+    printf("  %-10s %10s %10s %10s %10s %10s\n", "nodes", "loss", "std", "min", "max", "accuracy");
+    print_group("all", &row->all);
+    for (int k = 0; k < c->n_classes && c->n_classes > 1; k++) print_group(c->population[k].name, &row->cls[k]);
+    if (isfinite(row->mu_loss)) {
+        printf("  %-10s %10.4f %43s", "mean model", row->mu_loss, "");
+        if (isfinite(row->mu_acc)) printf("%9.2f%%", 100.0 * row->mu_acc);
+        printf("\n");
+    }
+    printf("  ");
+    if (isfinite(row->gamma)) printf("consensus distance Gamma %.4g; ", row->gamma);
+    printf("oracle calls: %lld forward, %lld backward, %lld jvp; %.1f MB exchanged\n", (long long)row->forward,
+           (long long)row->backward, (long long)row->jvp, (double)row->bytes / 1e6);
+    if (dir != NULL) printf("  results in %s\n", dir);
+}
+
+void run_print_plan_json(const hdo_config *c, const hdo_run_info *i) {
+    hdo_json j;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_bool(&j, "dry_run", true);
+    hdo__json_text(&j, "model", c->model.name);
+    hdo__json_int(&j, "d", (int64_t)i->d);
+    hdo__json_int(&j, "n", i->n);
+    hdo__json_int(&j, "total_steps", i->total_steps);
+    hdo__json_int(&j, "threads", i->threads);
+    hdo__json_int(&j, "state_bytes", (int64_t)i->state_bytes);
+    hdo__json_int(&j, "scratch_bytes", (int64_t)i->scratch_bytes);
+    hdo__json_int(&j, "bytes_per_step", i->bytes_per_step);
+    hdo__json_end(&j, '}');
+    cli_json(&j);
+}
+
+/* ---- several seeds ---- */
+
+static void add(moments *m, double v) {
+    m->n++;
+    m->sum += v;
+    m->sum2 += v * v;
+}
+static double mean(const moments *m) {
+    return m->sum / m->n;
+}
+static double standard_error(const moments *m) { /* NaN for one value: it has no spread */
+    double var = m->n > 1 ? (m->sum2 - m->sum * m->sum / m->n) / (m->n - 1) : (double)NAN;
+    return var < 0.0 ? 0.0 : sqrt(var / m->n);
+}
+
+void run_collect(run_group *g, const hdo_row *row, int code) {
+    g->seeds++;
+    if (code != 0) g->code = code;
+    if (code == EXIT_DIVERGED) {
+        g->diverged++;
+        return;
+    }
+    add(&g->loss, row->all.loss_mean);
+    add(&g->acc, row->all.acc_mean);
+    add(&g->mu, row->mu_loss);
+}
+
+static void print_seeds_json(const run_group *g, const char *dir) {
+    hdo_json j;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_int(&j, "seeds", g->seeds);
+    hdo__json_int(&j, "diverged", g->diverged);
+    hdo__json_text(&j, "dir", dir);
+    hdo__json_real(&j, "val_loss_mean", mean(&g->loss));
+    hdo__json_real(&j, "val_loss_se", standard_error(&g->loss));
+    hdo__json_real(&j, "val_loss_mu", mean(&g->mu));
+    hdo__json_real(&j, "val_loss_mu_se", standard_error(&g->mu));
+    if (isfinite(mean(&g->acc))) {
+        hdo__json_real(&j, "val_acc_mean", mean(&g->acc));
+        hdo__json_real(&j, "val_acc_se", standard_error(&g->acc));
+    }
+    hdo__json_end(&j, '}');
+    cli_json(&j);
+}
+
+static void print_mean(const char *before, const moments *m, double scale, const char *unit, const char *after) {
+    double v = scale * mean(m), se = scale * standard_error(m);
+    if (!isfinite(v)) return;
+    printf("%s%.*f%s", before, unit[0] != '\0' ? 2 : 4, v, unit);
+    if (isfinite(se)) printf(" +- %.*f%s", unit[0] != '\0' ? 2 : 4, se, unit);
+    printf("%s", after);
+}
+
+void run_print_seeds(const run_group *g, const char *dir, bool json) {
+    if (json) {
+        print_seeds_json(g, dir);
+        return;
+    }
+    printf("%d seed%s", g->seeds, g->seeds > 1 ? "s" : "");
+    if (g->diverged > 0) printf(", %d diverged", g->diverged);
+    printf("%s", g->loss.n > 0 && g->diverged > 0 ? "; the others" : "");
+    print_mean(": loss ", &g->loss, 1.0, "", " (mean over nodes)");
+    print_mean(", ", &g->mu, 1.0, "", " (mean model)");
+    print_mean(", accuracy ", &g->acc, 100.0, "%", "");
+    printf("\n  results in %s/seed-*\n", dir);
+}
