@@ -148,7 +148,7 @@ static double log_sum_exp(int C, const double *l, const double *t) {
     return top + hdo__log(sum);
 }
 
-/* log sum_c p_c e^(t_c), without cancellation: hdo__log(1 + sum_c p_c (e^(t_c) - 1)). */
+/* log sum_c p_c e^(t_c), without cancellation: log(1 + sum_c p_c (e^(t_c) - 1)). */
 static double log_mean_exp(int C, const double *prob, const double *log_prob, const double *t) {
     double sum = 0.0, largest = 0.0;
     for (int c = 0; c < C; c++) largest = fabs(t[c]) > largest ? fabs(t[c]) : largest;
