@@ -77,7 +77,7 @@ HDO_FMA_INLINE hdo_f32x4 hdo__fma4(hdo_f32x4 a, hdo_f32x4 b, hdo_f32x4 c) {
         r = _mm_movelh_ps(_mm_cvtpd_ps(hdo__sum_to_odd(p0, c0)), _mm_cvtpd_ps(hdo__sum_to_odd(p1, c1)));
     return (hdo_f32x4)r;
 #else
-    hdo_f32x4 r;
+    hdo_f32x4 r = {0};
     for (int l = 0; l < 4; l++) r[l] = hdo__fmaf(a[l], b[l], c[l]);
     return r;
 #endif
