@@ -55,10 +55,9 @@ bench-guard: deps
 	@$(MAKE) --no-print-directory all
 	@bench/guard --build $(BUILD)
 
-# LeakSanitizer falls over thread-local storage of a library that is loaded beside threads: oneDNN in its own test only.
 asan: deps
 	@test -d $(BUILD)-asan || $(MESON) setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true
-	@HDO_ONEDNN=none tools/run-tests $(BUILD)-asan --unit
+	@tools/run-tests $(BUILD)-asan --unit
 
 clang: deps
 	@test -d $(BUILD)-clang || CC=clang $(MESON) setup $(BUILD)-clang -Dwerror=true

@@ -274,19 +274,6 @@ static void run_resnet18(const conv_fns *f) { /* 32 x 32 input: the distinct sha
     check_conv(f, conv(50, 70, 4, 4, 40, 3, 1, 1));  /* several blocks of columns */
 }
 
-/* The geometries that a library serves, at batches that are no multiple of anything. */
-static void run_library(const conv_fns *f) {
-    static const int batch[] = {1, 3, 7, 13};
-    int pass;
-    hdo_conv c;
-    for (int i = 0; hdo__onednn_entry(i, &pass, &c); i++)
-        for (size_t b = 0; b < sizeof batch / sizeof batch[0]; b++) {
-            c.B = batch[b];
-            check_conv(f, c);
-        }
-    if (!hdo__onednn_entry(0, &pass, &c)) print_message("no convolution library is used here: nothing to compare\n");
-}
-
 static void run_edges(const conv_fns *f) {
     check_conv(f, conv(2, 3, 5, 5, 4, 3, 3, 0)); /* stride 3 */
     check_conv(f, conv(2, 3, 7, 7, 4, 1, 3, 0)); /* pixels nobody reads: their dx is zero, not garbage */
@@ -310,11 +297,6 @@ static void test_conv_small_nets(void **state) {
 static void test_conv_resnet18(void **state) {
     (void)state;
     each_path(run_resnet18);
-}
-static void test_conv_library(void **state) {
-    (void)state;
-    const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
-    run_library(&(conv_fns){"auto", k->conv_work, k->conv_fwd, k->conv_bwd_x, k->conv_bwd_w});
 }
 static void test_conv_edges(void **state) {
     (void)state;
@@ -457,7 +439,6 @@ int main(void) {
         cmocka_unit_test(test_conv_random_shapes),
         cmocka_unit_test(test_conv_small_nets),
         cmocka_unit_test(test_conv_resnet18),
-        cmocka_unit_test(test_conv_library),
         cmocka_unit_test(test_conv_edges),
         cmocka_unit_test(test_conv_adjoint),
         cmocka_unit_test(test_bits_independent_of_alignment),

@@ -8,8 +8,8 @@
  * other than the best: tests use it to show that the bits do not depend on the path. What the machine cannot run is
  * not chosen, whatever is asked for.
  *
- * AVX-512 has random numbers of its own. Flat vectors are those of AVX2, as fast in the caches and from memory, and so
- * are the kernels of networks, which ask `avx2` instead of having a third table.
+ * AVX-512 has random numbers and matrix products of its own. Flat vectors are those of AVX2, as fast in the caches and
+ * from memory; so are other kernels of networks, which ask `avx2` instead of having a third table.
  */
 #ifndef HDO_BASE_SIMD_H
 #define HDO_BASE_SIMD_H
@@ -25,8 +25,8 @@
 #define HDO_ISA_FN(name) HDO_CAT(name, HDO_ISA)
 
 typedef struct hdo_simd {
-    const char *name; /* "portable", "avx2", "avx512" */
-    bool avx2;        /* kernels built for AVX2 may be used beside this table */
+    const char *name;  /* "portable", "avx2", "avx512" */
+    bool avx2, avx512; /* kernels built for these may be used beside this table */
 
     /* Random numbers: see rng.h. */
     void (*rng_bits)(hdo_stream s, uint64_t off, size_t len, uint32_t *out);

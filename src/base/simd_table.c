@@ -9,6 +9,9 @@ const hdo_simd HDO_CAT(hdo__simd, HDO_ISA) = {
 #ifdef __AVX2__
     .avx2 = true,
 #endif
+#ifdef __AVX512F__
+    .avx512 = true,
+#endif
     .rng_bits = HDO_ISA_FN(rng_bits),
     .rng_uniform = HDO_ISA_FN(rng_uniform),
     .rng_normal = HDO_ISA_FN(rng_normal),

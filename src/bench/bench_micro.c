@@ -86,6 +86,9 @@ void hdo__bench_limits(hdo_bench *b) {
 #ifdef HDO_HAVE_AVX2_BUILD
     if (hdo__simd()->avx2) j.limits = &hdo__limits_avx2;
 #endif
+#ifdef HDO_HAVE_AVX512_BUILD
+    if (hdo__simd()->avx512) j.limits = &hdo__limits_avx512;
+#endif
     hdo_bench_case c = {.name = "limit"};
     j.a = numbers(&j, TRIAD_FLOATS), j.b = numbers(&j, TRIAD_FLOATS), j.c = numbers(&j, TRIAD_FLOATS);
     if (ready(b, &c, &j, 3, HDO_ALIGN)) {

@@ -10,7 +10,20 @@
 
 #ifdef __AVX2__
 #include <immintrin.h>
+#endif
 
+#if defined(__AVX512F__)
+static void fma_loop(int64_t rounds, float *sink) { /* twice as wide: half as many rounds */
+    __m512 s[HDO_FMA_VECTORS], a = _mm512_set1_ps(sink[0]), c = _mm512_set1_ps(sink[1]);
+    for (int k = 0; k < HDO_FMA_VECTORS; k++) s[k] = _mm512_set1_ps((float)k);
+    for (int64_t r = 0; r < rounds; r += 2) {
+#pragma GCC unroll 12
+        for (int k = 0; k < HDO_FMA_VECTORS; k++) s[k] = _mm512_fmadd_ps(s[k], a, c);
+    }
+    for (int k = 1; k < HDO_FMA_VECTORS; k++) s[0] = _mm512_add_ps(s[0], s[k]);
+    _mm256_storeu_ps(sink + 2, _mm512_castps512_ps256(s[0]));
+}
+#elif defined(__AVX2__)
 static void fma_loop(int64_t rounds, float *sink) {
     __m256 s[HDO_FMA_VECTORS], a = _mm256_set1_ps(sink[0]), c = _mm256_set1_ps(sink[1]);
     for (int k = 0; k < HDO_FMA_VECTORS; k++) s[k] = _mm256_set1_ps((float)k);
@@ -22,6 +35,9 @@ static void fma_loop(int64_t rounds, float *sink) {
     _mm256_storeu_ps(sink + 2, s[0]);
 }
 
+#endif
+
+#ifdef __AVX2__
 static void triad(size_t n, const float *b, const float *c, float *a) {
     const __m256 three = _mm256_set1_ps(3.0f);
     for (size_t i = 0; i + 8 <= n; i += 8) {

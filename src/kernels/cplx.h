@@ -15,6 +15,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "base/explog.h"
 #include "kernels/kernels.h"
 
 typedef struct hdo_z {
@@ -38,7 +39,7 @@ static inline hdo_z hdo__z_inverse(hdo_z a) {
     return (hdo_z){a.re / n, -a.im / n};
 }
 static inline hdo_z hdo__z_exp(hdo_z a) {
-    double e = exp(a.re), c = cos(a.im), s = sin(a.im);
+    double e = hdo__exp(a.re), c = cos(a.im), s = sin(a.im);
     return (hdo_z){e * c, e * s};
 }
 static inline hdo_z hdo__z_sqrt(hdo_z a) { /* principal branch; nothing cancels */

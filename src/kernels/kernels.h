@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Numerical kernels behind the networks. Every kernel has a plain C reference (k_ref_*.c: the meaning, the fallback and
- * the oracle of the tests); libraries and hand-written AVX2 code override single entries where they win. A table is
+ * the oracle of the tests) and vector code for every instruction set, with the same bits from each (mm.h). A table is
  * chosen once per objective: hdo__kernels(HDO_KERNELS_AUTO | HDO_KERNELS_REF). Arrays are row-major and plain (NCHW,
  * OIHW): flat parameter vectors are never repacked behind the caller's back (base/split.h: what a layer may store
  * apart).
@@ -43,11 +43,8 @@ typedef struct hdo_attn { /* causal multi-head self-attention of small heads */
 } hdo_attn;
 
 typedef struct hdo_kernels {
-    const char *name;      /* "ref", "auto" */
-    const char *gemm_name; /* "plain C", "OpenBLAS ..." : for hdo doctor */
-    bool blas;             /* a BLAS library was found */
-    const char *conv_name; /* our own; hdo__conv_name says more */
-    bool onednn;           /* a library may serve some convolutions */
+    const char *name;  /* "ref", "auto" */
+    const char *title; /* "plain C", "own, avx2": for hdo doctor */
 
     /* C (M, N) = alpha op(A) op(B) + beta C, row-major; ta: A is stored (K, M). */
     void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
@@ -78,11 +75,5 @@ typedef struct hdo_kernels {
 } hdo_kernels;
 
 const hdo_kernels *hdo__kernels(int which); /* HDO_KERNELS_AUTO or HDO_KERNELS_REF */
-
-/* Refuses kernels whose library would not find the memory it takes when it is loaded. */
-hdo_status hdo__kernels_check(int which, hdo_error *e);
-
-/* Who does convolutions; a library only if it is loaded already, or can be and `load` asks for it. */
-void hdo__conv_name(const hdo_kernels *k, bool load, char *out, size_t cap);
 
 #endif

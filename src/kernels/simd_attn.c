@@ -87,8 +87,8 @@ HDO_INLINE void sum_pair(f32v a, f32v b, float *dst) {
     __m128 u = _mm_add_ps(_mm256_castps256_ps128(t), _mm256_extractf128_ps(t, 1));
     _mm_storel_pi((__m64 *)(void *)dst, _mm_add_ps(u, _mm_movehl_ps(u, u)));
 #else
-    dst[0] = sum_lanes(a);
-    dst[1] = sum_lanes(b);
+    dst[0] = ((a[0] + a[2]) + (a[4] + a[6])) + ((a[1] + a[3]) + (a[5] + a[7]));
+    dst[1] = ((b[0] + b[2]) + (b[4] + b[6])) + ((b[1] + b[3]) + (b[5] + b[7]));
 #endif
 }
 

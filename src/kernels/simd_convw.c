@@ -43,13 +43,9 @@ typedef void reach_fn(const reach *q, size_t B, const float *A, size_t am, const
             MM_UNROLL for (int v = 0; v < NV; v++) v_store(sum + r * NR + v * VL, acc[r][v]);                          \
         }                                                                                                              \
     }
-REACH(1)
-REACH(2)
-REACH(3)
-REACH(4)
-REACH(5)
-REACH(6)
-static reach_fn *const reaches[MR + 1] = {NULL, reach1, reach2, reach3, reach4, reach5, reach6};
+MM_EACH_ROW(REACH)
+#define REACH_ROW(mr) reach##mr,
+static reach_fn *const reaches[MR + 1] = {NULL, MM_EACH_ROW(REACH_ROW)};
 
 /* dw (channels, taps) of one output channel from sums (taps, MR, NR): a transpose, whole vectors where possible. */
 static void spread_taps(size_t channels, size_t taps, const float *sums, float *dw) {
@@ -158,13 +154,9 @@ typedef void add_fn(size_t K, const float *A, size_t am, const float *panel, flo
             }                                                                                                          \
         }                                                                                                              \
     }
-ADD(1)
-ADD(2)
-ADD(3)
-ADD(4)
-ADD(5)
-ADD(6)
-static add_fn *const adds[MR + 1] = {NULL, add1, add2, add3, add4, add5, add6};
+MM_EACH_ROW(ADD)
+#define ADD_ROW(mr) add##mr,
+static add_fn *const adds[MR + 1] = {NULL, MM_EACH_ROW(ADD_ROW)};
 
 size_t HDO_ISA_FN(hdo__igemm_w_work)(const hdo_conv *c) {
     size_t taps = (size_t)c->kh * (size_t)c->kw;

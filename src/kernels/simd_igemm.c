@@ -8,10 +8,11 @@
  * - bwd_x: source dy. Input pixels fall into stride x stride classes by their remainder; within a class the transposed
  *   convolution is a plain one with step 1 over the taps that reach it. No scatter-add, no multiplications by zero.
  *
+ * An output is one chain of multiply-adds over (channel, tap), from the bias on; taps outside the image for all columns
+ * of a panel are left out, others there are zeros: both leave the sum as it is.
+ *
  * Tried and dropped: copies of the weights, transposed or with dead taps removed (at batch 10 the copy cost as much as
- * the product); oneDNN with the reorders our plain layout needs (bench_kernels, onednn_plain, ResNet-18 at batch 10: in
- * sum slower in all three passes; faster on the stem, by 1.4, and on the first stage, by up to 1.25 with AVX2;
- * k_onednn.c has the few it does).
+ * the product).
  */
 #include "kernels/simd_igemm.h"
 
@@ -49,22 +50,10 @@ typedef void tile_fn(size_t K, const float *A, size_t am, const int32_t *off, co
             MM_UNROLL for (int v = 0; v < nv; v++) v_store(out + (size_t)r * ldo + v * VL, acc[r][v]);                 \
         }                                                                                                              \
     }
-TILE(1, 1)
-TILE(2, 1)
-TILE(3, 1)
-TILE(4, 1)
-TILE(5, 1)
-TILE(6, 1)
-TILE(1, 2)
-TILE(2, 2)
-TILE(3, 2)
-TILE(4, 2)
-TILE(5, 2)
-TILE(6, 2)
-static tile_fn *const tiles[MR + 1][NV + 1] = {
-    {NULL, NULL, NULL},     {NULL, tile11, tile12}, {NULL, tile21, tile22}, {NULL, tile31, tile32},
-    {NULL, tile41, tile42}, {NULL, tile51, tile52}, {NULL, tile61, tile62},
-};
+#define TILES(mr) TILE(mr, 1) TILE(mr, 2)
+MM_EACH_ROW(TILES)
+#define TILE_ROW(mr) {NULL, tile##mr##1, tile##mr##2},
+static tile_fn *const tiles[MR + 1][NV + 1] = {{NULL, NULL, NULL}, MM_EACH_ROW(TILE_ROW)};
 
 /* ---- forward-like product: dst (m, n) = bias + A columns(n) ------------------------------------------------------ */
 

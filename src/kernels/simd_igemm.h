@@ -87,18 +87,7 @@ static inline void make_lanes(const source *s, size_t n0, size_t cols, size_t gr
 
 /* The VL values; src is the channel's plane (in the sample of the first column). */
 MM_INLINE vec load_lanes(const float *src, const lanes *o, bool run) {
-#ifdef __AVX2__
-    __m256i mask = _mm256_loadu_si256((const __m256i *)(const void *)o->mask);
-    if (run) return _mm256_maskload_ps(src + o->first, mask);
-    const int32_t *i = o->idx;
-    vec v = _mm256_set_ps(src[i[7]], src[i[6]], src[i[5]], src[i[4]], src[i[3]], src[i[2]], src[i[1]], src[i[0]]);
-    return _mm256_and_ps(v, _mm256_castsi256_ps(mask));
-#else
-    (void)run;
-    vec v = {0};
-    for (int l = 0; l < VL; l++) v[l] = o->mask[l] ? src[o->idx[l]] : 0;
-    return v;
-#endif
+    return run ? v_load_masked(src + o->first, o->mask) : v_gather_masked(src, o->idx, o->mask);
 }
 
 /* dst (cols, rows) = src (rows, cols) transposed. */

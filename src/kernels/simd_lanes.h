@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to simd_attn.c and simd_exp.c: vectors of floats as wide as the instruction set has them, and powers of two.
+ * Private to simd_attn.c and simd_exp.c: vectors of eight floats, and powers of two. Where the machine has shorter ones
+ * the compiler makes one of two.
  */
 #ifndef HDO_KERNELS_SIMD_LANES_H
 #define HDO_KERNELS_SIMD_LANES_H
 
+#include "base/fma.h"
 #include "base/simd_fns.h"
 #include "kernels/attn.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
 #endif
 
-#define VB HDO_VEC_BYTES
-#define W (VB / 4) /* lanes */
+#define VB 32 /* bytes: eight lanes on every instruction set, so that a sum over lanes is the same sum */
+#define W (VB / 4)
 
 typedef float f32v __attribute__((vector_size(VB)));
 typedef uint32_t u32v __attribute__((vector_size(VB)));
@@ -43,14 +43,21 @@ HDO_INLINE f32v fma_(f32v a, f32v b, f32v c) {
 #if defined(__AVX2__)
     return (f32v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
-    return a * b + c;
+    hdo_f32x4 x[2], y[2], z[2];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    memcpy(z, &c, sizeof z);
+    z[0] = hdo__fma4(x[0], y[0], z[0]);
+    z[1] = hdo__fma4(x[1], y[1], z[1]);
+    memcpy(&c, z, sizeof c);
+    return c;
 #endif
 }
 HDO_INLINE f32v fnma_(f32v a, f32v b, f32v c) { /* c - a b */
 #if defined(__AVX2__)
     return (f32v)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
-    return c - a * b;
+    return fma_(-a, b, c);
 #endif
 }
 
@@ -58,8 +65,6 @@ HDO_INLINE f32v fnma_(f32v a, f32v b, f32v c) { /* c - a b */
 HDO_INLINE f32v max_(f32v a, f32v b) {
 #if defined(__AVX2__)
     return (f32v)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__SSE2__)
-    return (f32v)_mm_max_ps((__m128)a, (__m128)b);
 #else
     u32v m = (u32v)(a > b);
     return (f32v)(((u32v)a & m) | ((u32v)b & ~m));
@@ -68,8 +73,6 @@ HDO_INLINE f32v max_(f32v a, f32v b) {
 HDO_INLINE f32v min_(f32v a, f32v b) {
 #if defined(__AVX2__)
     return (f32v)_mm256_min_ps((__m256)a, (__m256)b);
-#elif defined(__SSE2__)
-    return (f32v)_mm_min_ps((__m128)a, (__m128)b);
 #else
     u32v m = (u32v)(a < b);
     return (f32v)(((u32v)a & m) | ((u32v)b & ~m));

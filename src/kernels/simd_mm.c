@@ -7,7 +7,8 @@
 #define NAME_STR2(x) #x
 #define NAME_STR(x) NAME_STR2(x)
 
-static size_t conv_work(const hdo_conv *c) {
+#ifndef __AVX512F__
+size_t HDO_ISA_FN(hdo__mm_conv_work)(const hdo_conv *c) {
     if (HDO_ISA_FN(hdo__wino_fits)(c)) return HDO_ISA_FN(hdo__wino_work)(c);
     bool fwd = HDO_ISA_FN(hdo__direct_fits)(c), bwd_w = HDO_ISA_FN(hdo__direct_fits_w)(c);
     size_t one = fwd || bwd_w ? HDO_ISA_FN(hdo__direct_work)(c) : 0;
@@ -18,7 +19,8 @@ static size_t conv_work(const hdo_conv *c) {
     return four > one ? four : one;
 }
 
-static void conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a) {
+void HDO_ISA_FN(hdo__mm_conv_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
+                                  hdo_arena *a) {
     if (HDO_ISA_FN(hdo__wino_fits)(c))
         HDO_ISA_FN(hdo__wino_fwd)(c, x, w, bias, y, a);
     else if (HDO_ISA_FN(hdo__stem_fits)(c))
@@ -29,7 +31,7 @@ static void conv_fwd(const hdo_conv *c, const float *x, const float *w, const fl
         HDO_ISA_FN(hdo__igemm_fwd)(c, x, w, bias, y, a);
 }
 
-static void conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a) {
+void HDO_ISA_FN(hdo__mm_conv_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a) {
     if (HDO_ISA_FN(hdo__wino_fits)(c))
         HDO_ISA_FN(hdo__wino_bwd_x)(c, dy, w, dx, a);
     else if (HDO_ISA_FN(hdo__direct_fits)(c))
@@ -59,7 +61,8 @@ static void bias_grad(const hdo_conv *c, const float *dy, float *db) {
     }
 }
 
-static void conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a) {
+void HDO_ISA_FN(hdo__mm_conv_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db,
+                                    hdo_arena *a) {
     if (HDO_ISA_FN(hdo__wino_fits)(c))
         HDO_ISA_FN(hdo__wino_bwd_w)(c, x, dy, dw, a);
     else if (HDO_ISA_FN(hdo__direct_fits_w)(c))
@@ -69,12 +72,13 @@ static void conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float
     if (db != NULL) bias_grad(c, dy, db);
 }
 
+#endif
+
 const hdo_mm_simd HDO_CAT(hdo__mm, HDO_ISA) = {
     .name = NAME_STR(HDO_ISA),
-    .gemm_wins = HDO_ISA_FN(hdo__mm_gemm_wins),
     .gemm = HDO_ISA_FN(hdo__mm_gemm),
-    .conv_work = conv_work,
-    .conv_fwd = conv_fwd,
-    .conv_bwd_x = conv_bwd_x,
-    .conv_bwd_w = conv_bwd_w,
+    .conv_work = MM_CONV_FN(hdo__mm_conv_work),
+    .conv_fwd = MM_CONV_FN(hdo__mm_conv_fwd),
+    .conv_bwd_x = MM_CONV_FN(hdo__mm_conv_bwd_x),
+    .conv_bwd_w = MM_CONV_FN(hdo__mm_conv_bwd_w),
 };

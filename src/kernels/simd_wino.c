@@ -257,13 +257,9 @@ typedef void tile_fn(size_t K, const float *A, size_t am, size_t ak, const float
             }                                                                                                          \
         }                                                                                                              \
     }
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-static tile_fn *const tiles[MR + 1] = {NULL, tile1, tile2, tile3, tile4, tile5, tile6};
+MM_EACH_ROW(TILE)
+#define TILE_ROW(mr) tile##mr,
+static tile_fn *const tiles[MR + 1] = {NULL, MM_EACH_ROW(TILE_ROW)};
 
 typedef struct sizes {
     size_t P, n;    /* points; samples of a block */

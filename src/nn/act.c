@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/explog.h"
 #include "kernels/cplx.h"
 #include "nn/nn.h"
 
@@ -20,7 +21,7 @@ static size_t act_n(const hdo_layer *l, const hdo_pass *p) {
 }
 
 static void sigmoid(size_t n, const float *x, float *y) {
-    for (size_t i = 0; i < n; i++) y[i] = (float)(1.0 / (1.0 + exp(-(double)x[i])));
+    for (size_t i = 0; i < n; i++) y[i] = (float)(1.0 / (1.0 + hdo__exp(-(double)x[i])));
 }
 
 static size_t act_work(const hdo_layer *l, const hdo_net *net, int B, int G) {

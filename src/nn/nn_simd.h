@@ -2,7 +2,7 @@
  *
  * Element-wise inner loops of the layers, one source (simd_nn.c) compiled per instruction set like base/simd.h. Plain C
  * is the meaning; the AVX2 build adds hand-written paths where the compiler does not find the vectors (pairs of
- * columns, rows of four).
+ * columns, rows of four), which give the same bits.
  */
 #ifndef HDO_NN_NN_SIMD_H
 #define HDO_NN_NN_SIMD_H

@@ -178,12 +178,64 @@ static inline void row_stats(int D, float eps, const float *x, float *mean, floa
     *rstd = (float)(1.0 / sqrt(sq / D + (double)eps));
 }
 
+/* Rows of four, eight at a time, are done in float: eight rows are a vector for each of the four columns. Without AVX2
+ * the vectors are arrays, with the same operations on every number. */
+enum { ROWS = 8 };
+
 #if defined(__AVX2__)
-/* Eight rows of four numbers as four vectors of columns and back: a 4x4 transposition in each half. */
+typedef __m256 rows8;
+static inline rows8 r_set(float x) {
+    return _mm256_set1_ps(x);
+}
+static inline rows8 r_add(rows8 a, rows8 b) {
+    return _mm256_add_ps(a, b);
+}
+static inline rows8 r_sub(rows8 a, rows8 b) {
+    return _mm256_sub_ps(a, b);
+}
+static inline rows8 r_mul(rows8 a, rows8 b) {
+    return _mm256_mul_ps(a, b);
+}
+static inline rows8 r_rsqrt(rows8 a) {
+    return _mm256_div_ps(_mm256_set1_ps(1.0f), _mm256_sqrt_ps(a));
+}
+static inline void r_store(float *t, rows8 v) {
+    _mm256_storeu_ps(t, v);
+}
+#else
+typedef struct rows8 {
+    float v[ROWS];
+} rows8;
+#define R_EACH(result, expression)                                                                                     \
+    rows8 result;                                                                                                      \
+    for (int l = 0; l < ROWS; l++) result.v[l] = (expression);                                                         \
+    return result
+static inline rows8 r_set(float x) {
+    R_EACH(r, x);
+}
+static inline rows8 r_add(rows8 a, rows8 b) {
+    R_EACH(r, a.v[l] + b.v[l]);
+}
+static inline rows8 r_sub(rows8 a, rows8 b) {
+    R_EACH(r, a.v[l] - b.v[l]);
+}
+static inline rows8 r_mul(rows8 a, rows8 b) {
+    R_EACH(r, a.v[l] * b.v[l]);
+}
+static inline rows8 r_rsqrt(rows8 a) {
+    R_EACH(r, 1.0f / sqrtf(a.v[l]));
+}
+static inline void r_store(float *t, rows8 v) {
+    for (int l = 0; l < ROWS; l++) t[l] = v.v[l];
+}
+#endif
+
 typedef struct cols {
-    __m256 c[4];
+    rows8 c[4];
 } cols;
 
+#if defined(__AVX2__)
+/* A 4x4 transposition in each half: rows 0 2 4 6 1 3 5 7 in the lanes. */
 static inline cols transpose(cols r) {
     __m256 t0 = _mm256_unpacklo_ps(r.c[0], r.c[1]), t1 = _mm256_unpackhi_ps(r.c[0], r.c[1]);
     __m256 t2 = _mm256_unpacklo_ps(r.c[2], r.c[3]), t3 = _mm256_unpackhi_ps(r.c[2], r.c[3]);
@@ -201,47 +253,58 @@ static inline void store_rows(float *y, cols c) {
     cols r = transpose(c);
     for (int k = 0; k < 4; k++) _mm256_storeu_ps(y + 8 * k, r.c[k]);
 }
+#else
+static const int row_of_lane[ROWS] = {0, 2, 4, 6, 1, 3, 5, 7}; /* as the transposition of vectors has them */
 
-static inline __m256 mean4(cols v) {
-    return _mm256_mul_ps(_mm256_set1_ps(0.25f),
-                         _mm256_add_ps(_mm256_add_ps(v.c[0], v.c[1]), _mm256_add_ps(v.c[2], v.c[3])));
+static inline cols load_rows(const float *x) {
+    cols r;
+    for (int k = 0; k < 4; k++)
+        for (int l = 0; l < ROWS; l++) r.c[k].v[l] = x[4 * row_of_lane[l] + k];
+    return r;
+}
+
+static inline void store_rows(float *y, cols c) {
+    for (int k = 0; k < 4; k++)
+        for (int l = 0; l < ROWS; l++) y[4 * row_of_lane[l] + k] = c.c[k].v[l];
+}
+#endif
+
+static inline rows8 mean4(cols v) {
+    return r_mul(r_set(0.25f), r_add(r_add(v.c[0], v.c[1]), r_add(v.c[2], v.c[3])));
 }
 
 /* xh and 1/sqrt(var + eps) of eight rows. */
-static inline cols normal4(cols x, float eps, __m256 *rstd) {
-    __m256 m = mean4(x);
+static inline cols normal4(cols x, float eps, rows8 *rstd) {
+    rows8 m = mean4(x);
     cols d, q;
     for (int k = 0; k < 4; k++) {
-        d.c[k] = _mm256_sub_ps(x.c[k], m);
-        q.c[k] = _mm256_mul_ps(d.c[k], d.c[k]);
+        d.c[k] = r_sub(x.c[k], m);
+        q.c[k] = r_mul(d.c[k], d.c[k]);
     }
-    *rstd = _mm256_div_ps(_mm256_set1_ps(1.0f), _mm256_sqrt_ps(_mm256_add_ps(mean4(q), _mm256_set1_ps(eps))));
-    for (int k = 0; k < 4; k++) d.c[k] = _mm256_mul_ps(d.c[k], *rstd);
+    *rstd = r_rsqrt(r_add(mean4(q), r_set(eps)));
+    for (int k = 0; k < 4; k++) d.c[k] = r_mul(d.c[k], *rstd);
     return d;
 }
 
-static inline double add_eight(__m256 v) {
-    float t[8];
+static inline double add_eight(rows8 v) {
+    float t[ROWS];
     double s = 0;
-    _mm256_storeu_ps(t, v);
-    for (int k = 0; k < 8; k++) s += (double)t[k];
+    r_store(t, v);
+    for (int k = 0; k < ROWS; k++) s += (double)t[k];
     return s;
 }
-#endif
 
 static void ln_fwd(size_t rows, int D, float eps, const float *x, const float *w, const float *b, float *y) {
     size_t m = 0;
-#if defined(__AVX2__)
-    for (; D == 4 && m + 8 <= rows; m += 8) {
-        __m256 rstd;
+    for (; D == 4 && m + ROWS <= rows; m += ROWS) {
+        rows8 rstd;
         cols xh = normal4(load_rows(x + 4 * m), eps, &rstd);
         for (int k = 0; k < 4; k++) {
-            xh.c[k] = _mm256_mul_ps(xh.c[k], _mm256_set1_ps(w[k]));
-            if (b != NULL) xh.c[k] = _mm256_add_ps(xh.c[k], _mm256_set1_ps(b[k]));
+            xh.c[k] = r_mul(xh.c[k], r_set(w[k]));
+            if (b != NULL) xh.c[k] = r_add(xh.c[k], r_set(b[k]));
         }
         store_rows(y + 4 * m, xh);
     }
-#endif
     for (; m < rows; m++) {
         const float *from = x + m * (size_t)D;
         float *to = y + m * (size_t)D, mean, rstd;
@@ -253,29 +316,26 @@ static void ln_fwd(size_t rows, int D, float eps, const float *x, const float *w
 static void ln_bwd(size_t rows, int D, float eps, const float *x, const float *w, const float *dy, float *dx,
                    double *dw, double *db) {
     size_t m = 0;
-#if defined(__AVX2__)
     cols sw, sb;
-    for (int k = 0; k < 4; k++) sw.c[k] = sb.c[k] = _mm256_setzero_ps();
-    for (; D == 4 && m + 8 <= rows; m += 8) {
-        __m256 rstd;
+    for (int k = 0; k < 4; k++) sw.c[k] = sb.c[k] = r_set(0.0f);
+    for (; D == 4 && m + ROWS <= rows; m += ROWS) {
+        rows8 rstd;
         cols xh = normal4(load_rows(x + 4 * m), eps, &rstd), g = load_rows(dy + 4 * m), t;
         for (int k = 0; k < 4; k++) {
-            sw.c[k] = _mm256_add_ps(sw.c[k], _mm256_mul_ps(g.c[k], xh.c[k]));
-            sb.c[k] = _mm256_add_ps(sb.c[k], g.c[k]);
-            g.c[k] = _mm256_mul_ps(g.c[k], _mm256_set1_ps(w[k]));
-            t.c[k] = _mm256_mul_ps(g.c[k], xh.c[k]);
+            sw.c[k] = r_add(sw.c[k], r_mul(g.c[k], xh.c[k]));
+            sb.c[k] = r_add(sb.c[k], g.c[k]);
+            g.c[k] = r_mul(g.c[k], r_set(w[k]));
+            t.c[k] = r_mul(g.c[k], xh.c[k]);
         }
         if (dx == NULL) continue;
-        __m256 ms = mean4(g), md = mean4(t);
-        for (int k = 0; k < 4; k++)
-            g.c[k] = _mm256_mul_ps(rstd, _mm256_sub_ps(_mm256_sub_ps(g.c[k], ms), _mm256_mul_ps(xh.c[k], md)));
+        rows8 ms = mean4(g), md = mean4(t);
+        for (int k = 0; k < 4; k++) g.c[k] = r_mul(rstd, r_sub(r_sub(g.c[k], ms), r_mul(xh.c[k], md)));
         store_rows(dx + 4 * m, g);
     }
     for (int k = 0; k < 4 && m > 0; k++) {
         dw[k] += add_eight(sw.c[k]);
         db[k] += add_eight(sb.c[k]);
     }
-#endif
     for (; m < rows; m++) {
         const float *from = x + m * (size_t)D, *g = dy + m * (size_t)D;
         float mean, rstd;
@@ -297,20 +357,18 @@ static void ln_bwd(size_t rows, int D, float eps, const float *x, const float *w
 static void ln_jvp(size_t rows, int D, float eps, const float *x, const float *tx, const float *w, const float *tw,
                    const float *tb, float *ty) {
     size_t m = 0;
-#if defined(__AVX2__)
-    for (; D == 4 && tx != NULL && m + 8 <= rows; m += 8) {
-        __m256 rstd;
+    for (; D == 4 && tx != NULL && m + ROWS <= rows; m += ROWS) {
+        rows8 rstd;
         cols xh = normal4(load_rows(x + 4 * m), eps, &rstd), t = load_rows(tx + 4 * m), q;
-        for (int k = 0; k < 4; k++) q.c[k] = _mm256_mul_ps(t.c[k], xh.c[k]);
-        __m256 ms = mean4(t), md = mean4(q);
+        for (int k = 0; k < 4; k++) q.c[k] = r_mul(t.c[k], xh.c[k]);
+        rows8 ms = mean4(t), md = mean4(q);
         for (int k = 0; k < 4; k++) {
-            __m256 d = _mm256_mul_ps(rstd, _mm256_sub_ps(_mm256_sub_ps(t.c[k], ms), _mm256_mul_ps(xh.c[k], md)));
-            d = _mm256_add_ps(_mm256_mul_ps(d, _mm256_set1_ps(w[k])), _mm256_mul_ps(xh.c[k], _mm256_set1_ps(tw[k])));
-            t.c[k] = tb != NULL ? _mm256_add_ps(d, _mm256_set1_ps(tb[k])) : d;
+            rows8 d = r_mul(rstd, r_sub(r_sub(t.c[k], ms), r_mul(xh.c[k], md)));
+            d = r_add(r_mul(d, r_set(w[k])), r_mul(xh.c[k], r_set(tw[k])));
+            t.c[k] = tb != NULL ? r_add(d, r_set(tb[k])) : d;
         }
         store_rows(ty + 4 * m, t);
     }
-#endif
     for (; m < rows; m++) {
         const float *from = x + m * (size_t)D, *t = tx != NULL ? tx + m * (size_t)D : NULL;
         float *to = ty + m * (size_t)D, mean, rstd;

@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "base/explog.h"
 #include "nn/nn.h"
 
 /* log sum exp of one row (C). */
@@ -13,8 +14,8 @@ static double log_sum(int C, const float *z) {
     double m = (double)z[0], s = 0;
     for (int c = 1; c < C; c++)
         if (!((double)z[c] <= m)) m = (double)z[c]; /* a NaN wins and shows in the loss */
-    for (int c = 0; c < C; c++) s += exp((double)z[c] - m);
-    return m + log(s);
+    for (int c = 0; c < C; c++) s += hdo__exp((double)z[c] - m);
+    return m + hdo__log(s);
 }
 
 static int best(int C, const float *z) {
@@ -42,7 +43,7 @@ double hdo__xent_grad(int B, int C, const float *z, const int32_t *label, float 
         double lse = log_sum(C, row);
         sum += lse - (double)row[label[b]];
         for (int c = 0; c < C; c++) {
-            double prob = exp((double)row[c] - lse) - (c == label[b] ? 1.0 : 0.0);
+            double prob = hdo__exp((double)row[c] - lse) - (c == label[b] ? 1.0 : 0.0);
             d[c] = (float)(prob * (double)scale);
         }
     }
@@ -56,7 +57,7 @@ double hdo__xent_jvp(int B, int C, const float *z, const int32_t *label, int G, 
         double lse = log_sum(C, row);
         sum += lse - (double)row[label[b]];
         for (int c = 0; c < C; c++) {
-            double prob = exp((double)row[c] - lse) - (c == label[b] ? 1.0 : 0.0);
+            double prob = hdo__exp((double)row[c] - lse) - (c == label[b] ? 1.0 : 0.0);
             for (int r = 0; r < G; r++)
                 slope[r] += prob * (double)tz[((size_t)r * (size_t)B + (size_t)b) * (size_t)C + (size_t)c];
         }

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/explog.h"
 #include "base/vec.h"
 #include "kernels/cplx.h"
 #include "objective/logreg.h"
@@ -42,12 +43,12 @@ static double cross_entropy(int B, int C, const float *z, const float *zu, doubl
             top = v > top || isnan(v) ? v : top; /* a NaN stays visible */
             if (c == label[i]) own = v;
         }
-        for (int c = 0; c < C; c++) total += exp((double)zi[c] + (ui != NULL ? nu * (double)ui[c] : 0.0) - top);
-        double lse = log(total) + top;
+        for (int c = 0; c < C; c++) total += hdo__exp((double)zi[c] + (ui != NULL ? nu * (double)ui[c] : 0.0) - top);
+        double lse = hdo__log(total) + top;
         sum += lse - own;
         if (dz == NULL) continue;
         for (int c = 0; c < C; c++) {
-            double p = exp((double)zi[c] - lse);
+            double p = hdo__exp((double)zi[c] - lse);
             dz[(size_t)i * (size_t)C + (size_t)c] = (float)((p - (c == label[i] ? 1.0 : 0.0)) / (double)B);
         }
     }
@@ -173,7 +174,7 @@ static void score_sample(const logistic *f, int K, float *z, int32_t label, floa
     for (int k = 0; k < K; k++) {
         double total = 0.0;
         for (int c = 0; c < C; c++) total += (double)scratch[(size_t)k * (size_t)C + (size_t)c];
-        loss[k] += log(total) - (double)z[(size_t)k * (size_t)C + (size_t)label];
+        loss[k] += hdo__log(total) - (double)z[(size_t)k * (size_t)C + (size_t)label];
     }
 }
 

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/explog.h"
 #include "base/vec.h"
 #include "objective/logreg.h"
 
@@ -89,8 +90,8 @@ static double softmax(int B, int C, const float *z, const int32_t *label, double
         double *pi = prob + (size_t)i * (size_t)C, *li = log_prob + (size_t)i * (size_t)C, total = 0.0;
         float top = zi[0];
         for (int c = 1; c < C; c++) top = zi[c] > top ? zi[c] : top;
-        for (int c = 0; c < C; c++) total += pi[c] = exp((double)zi[c] - (double)top);
-        double log_total = log(total);
+        for (int c = 0; c < C; c++) total += pi[c] = hdo__exp((double)zi[c] - (double)top);
+        double log_total = hdo__log(total);
         for (int c = 0; c < C; c++) pi[c] /= total;
         for (int c = 0; c < C; c++) li[c] = (double)zi[c] - (double)top - log_total;
         sum += log_total + (double)top - (double)zi[label[i]];
@@ -143,8 +144,8 @@ static inline double expm1_small(double a) {
 static double log_sum_exp(int C, const double *l, const double *t) {
     double top = l[0] + t[0], sum = 0.0;
     for (int c = 1; c < C; c++) top = l[c] + t[c] > top ? l[c] + t[c] : top;
-    for (int c = 0; c < C; c++) sum += exp(l[c] + t[c] - top);
-    return top + log(sum);
+    for (int c = 0; c < C; c++) sum += hdo__exp(l[c] + t[c] - top);
+    return top + hdo__log(sum);
 }
 
 /* log sum_c p_c e^(t_c), without cancellation: log(1 + sum_c p_c (e^(t_c) - 1)). */

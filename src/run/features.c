@@ -38,9 +38,7 @@ int hdo_features(hdo_feature *out, int cap) {
     add(out, cap, &n, "openmp", false, "not built in", "more than one thread");
 #endif
     const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
-    add(out, cap, &n, "blas", k->blas, k->gemm_name, "fast matrix products");
-    hdo__conv_name(k, true, text, sizeof text);
-    add(out, cap, &n, "convolutions", true, text, "convolutional networks");
+    add(out, cap, &n, "kernels", true, k->title, "matrix products, convolutions, attention");
 #ifdef HDO_HAVE_ZLIB
     add(out, cap, &n, "zlib", true, "built in", "reading .gz data files");
 #else

@@ -176,6 +176,10 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
         if (st == HDO_OK && !own_time) st = save_if_due(r, e);
     }
     if (st == HDO_OK && r->stop != HDO_RUNNING) st = conclude(r, e);
+    if (st == HDO_E_IO) { /* a file that could not be written because its folder is gone: say that instead */
+        hdo_error gone;
+        if (hdo__run_dir_stands(r, &gone) != HDO_OK && e != NULL) *e = gone;
+    }
     if (why != NULL) *why = r->stop;
     return st;
 }

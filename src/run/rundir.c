@@ -179,10 +179,7 @@ static void put_host(hdo_json *j, const hdo_run *r) {
     hdo__json_int(j, "threads", r->team.threads);
     hdo__json_text(j, "simd", hdo__simd()->name);
     const hdo_kernels *k = hdo__kernels(r->config.kernels.id);
-    hdo__json_text(j, "gemm", k->gemm_name);
-    char conv[160];
-    hdo__conv_name(k, false, conv, sizeof conv);
-    hdo__json_text(j, "conv", conv);
+    hdo__json_text(j, "kernels", k->title);
     hdo__json_end(j, '}');
 }
 

@@ -10,7 +10,6 @@
 
 #include "base/arena.h"
 #include "base/sha256.h"
-#include "kernels/kernels.h"
 #include "objective/weights.h"
 #include "run/run_internal.h"
 
@@ -246,7 +245,6 @@ static hdo_status wire_own(hdo_run *r, hdo_error *e) {
     int64_t n = 0;
     for (int k = 0; k < r->config.n_classes; k++) n += r->config.population[k].count;
     hdo_status st = wire_transport(r, (int)n, e);
-    if (st == HDO_OK) st = hdo__kernels_check(r->config.kernels.id, e);
     if (st == HDO_OK) st = wire_data(r, e);
     if (st != HDO_OK) return st;
     size_t len = r->objective->d + r->objective->n_buf, line = HDO_ALIGN / sizeof(float);

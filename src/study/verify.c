@@ -152,12 +152,10 @@ static void compare_machine(hdo_verified *v, const hdo_run *r) {
     json_t *m = read_json(v->dir, "manifest.json");
     const json_t *host = json_object_get(m, "host"), *data = json_object_get(m, "data");
     const hdo_kernels *k = hdo__kernels(r->config.kernels.id);
-    char conv[160];
-    hdo__conv_name(k, false, conv, sizeof conv);
     other(v, "compiler", json_object_get(m, "compiler"), HDO_COMPILER);
     other(v, "vector unit", json_object_get(host, "simd"), hdo__simd()->name);
-    other(v, "matrix products by", json_object_get(host, "gemm"), k->gemm_name);
-    other(v, "convolutions by", json_object_get(host, "conv"), conv);
+    other(v, "kernels", json_object_get(host, "kernels"), k->title);
+    other(v, "matrix products by", json_object_get(host, "gemm"), k->title); /* of older runs */
     other(v, "training data", json_object_get(data, "train_sha256"), r->train != NULL ? r->train->sha256 : NULL);
     other(v, "validation data", json_object_get(data, "val_sha256"), r->val != NULL ? r->val->sha256 : NULL);
     json_decref(m);

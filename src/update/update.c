@@ -2,11 +2,11 @@
 #include "update/update.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/explog.h"
 #include "base/vec.h"
 
 /* Linear between the points of the file, constant before the first and after the last. */
@@ -25,7 +25,7 @@ double hdo__schedule_lr(const hdo_schedule *s, int64_t t) {
     bool ahead = s->kind == HDO_SCHEDULE_COSINE_AUTHORS; /* their scheduler has moved on once before step W */
     if ((s->kind == HDO_SCHEDULE_COSINE || ahead) && s->steps > 0) {
         double pi = 3.14159265358979323846;
-        return s->lr * 0.5 * (1.0 + cos(pi * (double)(t - s->warmup + ahead) / (double)s->steps));
+        return s->lr * 0.5 * (1.0 + hdo__cos(pi * (double)(t - s->warmup + ahead) / (double)s->steps));
     }
     return s->lr;
 }
