@@ -11,7 +11,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall format format-check lint deps clean
+.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall format format-check lint deps clean check-tests
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -27,7 +27,7 @@ demo: deps
 	@$(BUILD)/hdo demo -o demo
 
 check: deps
-	@$(MAKE) --no-print-directory all check-layers
+	@$(MAKE) --no-print-directory all check-layers check-tests
 	@tools/run-tests $(BUILD)
 
 check-long: deps
@@ -45,6 +45,10 @@ check-real: deps
 
 check-layers:
 	@tools/check-layers
+
+# Tests that cannot fail: `[ a ] && [ b ]`, `! command`, comparisons that NaN passes.
+check-tests:
+	@tools/check-tests
 
 bench: deps
 	@$(MAKE) --no-print-directory all
