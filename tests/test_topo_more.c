@@ -243,6 +243,35 @@ static void test_degrees_in_a_spectrum(void **state) {
     }
 }
 
+static void test_disconnected_graphs_say_what_to_do(void **state) {
+    (void)state;
+    static const struct {
+        const char *graph, *says;
+    } cases[] = {
+        {"random-regular(1)", "; a degree of 3 or more almost always does it"},
+        {"erdos-renyi(0.01)", "; 40 nodes need an edge probability well above ln(n)/n = 0.092"},
+        {"file", "; add edges to '"},
+    };
+    char path[64];
+    snprintf(path, sizeof path, "%s/two", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("0 1\n2 3\n", f);
+    fclose(f);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        hdo_graph g;
+        hdo_error e = {0};
+        hdo_config_default(&conf);
+        set("mixing.kind", "graph");
+        set("mixing.graph", cases[i].graph);
+        if (strcmp(cases[i].graph, "file") == 0) set("mixing.edges", path);
+        assert_int_equal(hdo__graph_build(&g, &conf.mixing, 5, 40, &e), HDO_E_CONFIG);
+        assert_int_equal(e.code, HDO_E_CONFIG);
+        if (strstr(e.msg, cases[i].says) == NULL) fail_msg("'%s' does not say '%s'", e.msg, cases[i].says);
+        assert_null(g.edges);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_churn_presence_is_its_chain),
@@ -252,6 +281,7 @@ int main(void) {
         cmocka_unit_test(test_churn_outage),
         cmocka_unit_test(test_places_on_an_irregular_graph),
         cmocka_unit_test(test_degrees_in_a_spectrum),
+        cmocka_unit_test(test_disconnected_graphs_say_what_to_do),
     };
     return cmocka_run_group_tests_name("topo_more", tests, make_folder, remove_folder);
 }
