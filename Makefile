@@ -33,6 +33,7 @@ check: deps
 check-long: deps
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(BUILD) --long
+	@BUILD=$(BUILD) tools/fuzz-configs 2000
 	@tools/run-fuzz 60
 
 fuzz: deps
@@ -86,7 +87,7 @@ format-check:
 lint:
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
 	  --suppressions-list=tools/cppcheck-suppressions -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src cli
-	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run
+	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs tools/install-man
 
 clean:
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang demo
