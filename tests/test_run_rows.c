@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 — what a run says about itself: plan, rows, outcomes, what the caller asks for.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "folder_help.h"
+#include "run/run_internal.h"
+#include "run_help.h"
+
+static const hdo_row *rows_of(hdo_run *r, size_t *n) {
+    hdo_error e;
+    assert_int_equal(hdo_run_keep_rows(r, &e), HDO_OK);
+    finish(r);
+    return hdo_run_rows(r, n);
+}
+
+static void test_describe(void **state) {
+    (void)state;
+    static const struct {
+        const char *mixing;
+        int64_t pairs;
+    } cases[] = {{"matching", 3}, {"pairwise", 1}, {"none", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int momentum = 0; momentum < 2; momentum++) {
+            hdo_config c;
+            hdo_run_info info;
+            base_config(&c, "logistic", "3fo+4zo");
+            set(&c, "warmup", "6");
+            set(&c, "threads", "2");
+            set(&c, "mixing", cases[i].mixing);
+            if (momentum) set(&c, "population.zo.momentum", "0.5");
+            hdo_run *r = make(&c);
+            hdo_run_describe(r, &info);
+            assert_int_equal(info.n, 7);
+            assert_int_equal(info.d, 33 * 10);
+            assert_int_equal(info.n_buf, 0);
+            assert_int_equal(info.total_steps, 26);
+            assert_int_equal(info.threads, 2);
+            assert_int_equal(info.train_samples, 500);
+            assert_int_equal(info.val_samples, 200);
+            assert_int_equal(info.bytes_per_step, cases[i].pairs * 2 * 330 * 4);
+            assert_int_equal(info.state_bytes, 7 * 336 * 4 * (1 + momentum)); /* rows are whole cache lines */
+            assert_true(info.scratch_bytes >= 2 * 330 * 4);
+            assert_int_equal(hdo_run_rank(r), 0);
+            assert_null(hdo_run_last_row(r));
+            assert_null(hdo_run_params(r, -1, NULL));
+            hdo_run_destroy(r);
+        }
+    }
+}
+
+static void test_rows_come_when_due(void **state) {
+    (void)state;
+    static const struct {
+        const char *every, *warmup, *steps;
+        int64_t at[8];
+    } cases[] = {
+        {"5", "0", "12", {0, 5, 10, 12, -1}},
+        {"5", "3", "12", {0, 5, 10, 15, -1}},
+        {"0", "0", "4", {0, 4, -1}},
+        {"1", "1", "2", {0, 1, 2, 3, -1}},
+        {"9", "0", "0", {0, -1}},
+        {"3", "0", "6", {0, 3, 6, -1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        hdo_config c;
+        size_t n, k = 0;
+        base_config(&c, "quadratic", "2fo+1zo");
+        set(&c, "eval.every", cases[i].every);
+        set(&c, "warmup", cases[i].warmup);
+        set(&c, "steps", cases[i].steps);
+        hdo_run *r = make(&c);
+        const hdo_row *row = rows_of(r, &n);
+        for (; cases[i].at[k] >= 0; k++) {
+            assert_true(k < n);
+            assert_int_equal(row[k].step, cases[i].at[k]);
+        }
+        assert_int_equal(n, k);
+        hdo_run_destroy(r);
+    }
+}
+
+/* Everything in a row that can be known: one pair a step, constant rates, counted calls, clocks that only rise. */
+static void test_rows_say_what_happened(void **state) {
+    (void)state;
+    hdo_config c;
+    size_t n;
+    base_config(&c, "quadratic", "2fo+3zo");
+    set(&c, "mixing", "pairwise");
+    set(&c, "eval.every", "1");
+    set(&c, "warmup", "4");
+    set(&c, "population.fo.lr", "0.08");
+    set(&c, "population.zo.lr", "0.04");
+    set(&c, "population.zo.estimator", "fd");
+    set(&c, "population.zo.rv", "3");
+    hdo_run *r = make(&c);
+    const hdo_row *row = rows_of(r, &n);
+    assert_int_equal(n, 25);
+    assert_true(isnan(row[0].train_loss) && isnan(row[0].mg) && isnan(row[0].y_loss));
+    for (size_t k = 1; k < n; k++) {
+        int64_t met = row[k].interactions, before = row[k - 1].interactions;
+        assert_true(met - before == (k > 4)); /* local only while warming up */
+        assert_true(fabs(row[k].parallel_time - (double)met / 5.0) < 1e-12);
+        assert_int_equal(row[k].bytes, met * 2 * 100 * 4);
+        double rise = k < 4 ? (double)k / 4.0 : 1.0;
+        assert_true(fabs(row[k].lr[0] - 0.08 * rise) < 1e-12 && fabs(row[k].lr[1] - 0.04 * rise) < 1e-12);
+        int64_t grads = row[k].backward - row[k - 1].backward, losses = row[k].forward - row[k - 1].forward;
+        if (k > 4) assert_true(losses >= 4 * (2 - grads) && grads >= 0 && grads <= 2); /* two nodes step */
+        assert_true(isfinite(row[k].train_loss) && row[k].mg > 0.0 && row[k].gamma >= 0.0);
+        assert_int_equal(row[k].present, 5);
+        assert_int_equal(row[k].n_classes, 2);
+        assert_true(row[k].wall_s >= row[k - 1].wall_s && row[k].step_s >= row[k - 1].step_s);
+        assert_true(row[k].eval_s >= row[k - 1].eval_s && row[k].wall_s >= row[k].step_s);
+        assert_true(row[k].all.loss_min <= row[k].all.loss_mean && row[k].all.loss_mean <= row[k].all.loss_max);
+        double both = (2.0 * row[k].cls[0].loss_mean + 3.0 * row[k].cls[1].loss_mean) / 5.0;
+        assert_true(fabs(both - row[k].all.loss_mean) < 1e-9 * (1.0 + both));
+    }
+    hdo_run_destroy(r);
+}
+
+static void test_outcomes(void **state) {
+    (void)state;
+    hdo_config c;
+    base_config(&c, "logistic", "4fo");
+    set(&c, "steps", "400");
+    set(&c, "population.fo.lr", "0.5");
+    set(&c, "stop.accuracy", "0.5");
+    hdo_run *r = make(&c);
+    assert_int_equal(finish(r), HDO_TARGET);
+    assert_true(hdo_run_last_row(r)->all.acc_mean >= 0.5 && hdo_run_step(r) < 400);
+    hdo_run_destroy(r);
+    set(&c, "stop.accuracy", "0");
+    set(&c, "stop.time_s", "0.02");
+    set(&c, "steps", "100000000");
+    set(&c, "eval.every", "0");
+    r = make(&c);
+    assert_int_equal(finish(r), HDO_TIMEOUT);
+    assert_int_equal(hdo_run_last_row(r)->step, hdo_run_step(r)); /* evaluated where it stopped */
+    assert_true(hdo_run_last_row(r)->wall_s < 60.0);
+    hdo_run_destroy(r);
+    assert_string_equal(hdo_stop_name(HDO_TIMEOUT), "timeout");
+}
+
+/* ---- what the caller asks for ---- */
+
+typedef struct caller {
+    int64_t at, now;
+    unsigned what;
+    int rows;
+} caller;
+
+static unsigned asked(void *ctx) {
+    caller *k = ctx;
+    return ++k->now == k->at ? k->what : 0;
+}
+
+static void row_came(void *ctx, const hdo_row *row) {
+    caller *k = ctx;
+    k->rows++;
+    assert_true(row->step >= 0);
+}
+
+static void test_caller_stops_and_saves(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    char dir[64], path[128];
+    base_config(&c, "quadratic", "2fo");
+    set(&c, "eval.every", "0");
+    for (int save = 0; save < 2; save++) {
+        caller k = {.at = 3, .what = save ? HDO_ASK_SAVE : HDO_ASK_STOP};
+        hdo_hooks hooks = {.ctx = &k, .row = row_came, .asked = asked};
+        hdo_run *r = NULL;
+        assert_int_equal(hdo_run_create(&r, &c, &hooks, &e), HDO_OK);
+        snprintf(dir, sizeof dir, "%s/asked-%d", folder, save);
+        assert_int_equal(hdo_run_attach_dir(r, dir, false, NULL, &e), HDO_OK);
+        assert_int_equal(finish(r), save ? HDO_COMPLETED : HDO_STOPPED);
+        assert_int_equal(hdo_run_step(r), save ? 20 : 3);
+        assert_int_equal(k.rows, 2); /* the start and the end */
+        snprintf(path, sizeof path, "%s/checkpoints/step-000000003.safetensors", dir);
+        assert_int_equal(access(path, F_OK) == 0, save);
+        assert_int_equal(hdo_run_write_summary(r, &e), HDO_OK);
+        snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", dir, save ? 20 : 3);
+        assert_int_equal(access(path, F_OK), 0);
+        hdo_run_destroy(r);
+    }
+}
+
+static void test_checkpoints_come_when_due(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    char dir[64], path[128];
+    base_config(&c, "quadratic", "2fo");
+    set(&c, "steps", "11");
+    set(&c, "checkpoint.every", "4");
+    set(&c, "checkpoint.keep", "100");
+    hdo_run *r = make(&c);
+    snprintf(dir, sizeof dir, "%s/due", folder);
+    assert_int_equal(hdo_run_attach_dir(r, dir, false, "a command", &e), HDO_OK);
+    finish(r);
+    for (int t = 0; t <= 11; t++) {
+        snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", dir, t);
+        assert_int_equal(access(path, F_OK) == 0, t == 4 || t == 8);
+    }
+    hdo_run_destroy(r);
+    r = make(&c); /* an existing run is not written over */
+    assert_int_equal(hdo_run_attach_dir(r, dir, false, NULL, &e), HDO_E_CONFIG);
+    assert_non_null(strstr(e.msg, "already holds a run"));
+    hdo_run_destroy(r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_rows_come_when_due),
+        cmocka_unit_test(test_rows_say_what_happened),
+        cmocka_unit_test(test_outcomes),
+        cmocka_unit_test(test_caller_stops_and_saves),
+        cmocka_unit_test(test_checkpoints_come_when_due),
+    };
+    return cmocka_run_group_tests_name("run_rows", tests, make_folder, remove_folder);
+}
