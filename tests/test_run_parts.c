@@ -11,62 +11,16 @@
 #include <cmocka.h>
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc_help.h"
 #include "base/arena.h"
 #include "base/rng.h"
 #include "base/vec.h"
 #include "run/run_internal.h"
 #include "run_help.h"
-
-/* ---- counting ---- */
-
-static atomic_size_t allocations;
-static atomic_llong held; /* blocks taken and not given back */
-
-static void count(const void *p) {
-    atomic_fetch_add(&allocations, 1);
-    if (p != NULL) atomic_fetch_add(&held, 1);
-}
-
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_malloc(size_t n) {
-    void *p = __real_malloc(n);
-    count(p);
-    return p;
-}
-void *__real_calloc(size_t k, size_t n);
-void *__wrap_calloc(size_t k, size_t n);
-void *__wrap_calloc(size_t k, size_t n) {
-    void *p = __real_calloc(k, n);
-    count(p);
-    return p;
-}
-void *__real_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n) {
-    void *q = __real_realloc(p, n);
-    atomic_fetch_add(&allocations, 1);
-    if (p == NULL && q != NULL) atomic_fetch_add(&held, 1);
-    return q;
-}
-void *__real_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n) {
-    void *p = __real_aligned_alloc(align, n);
-    count(p);
-    return p;
-}
-void __real_free(void *p);
-void __wrap_free(void *p);
-void __wrap_free(void *p) {
-    if (p != NULL) atomic_fetch_sub(&held, 1);
-    __real_free(p);
-}
 
 static void advance(hdo_run *r, int64_t steps) {
     hdo_error e = {0};
