@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,74 @@ static void test_outcomes(void **state) {
     assert_string_equal(hdo_stop_name(HDO_TIMEOUT), "timeout");
 }
 
+static void assert_same(const json_t *o, const char *key, double want) {
+    const json_t *v = json_object_get(o, key);
+    if (v == NULL) fail_msg("the summary has no '%s'", key);
+    if (isnan(want)) {
+        assert_true(json_is_null(v));
+    } else if (!(json_number_value(v) == want)) {
+        fail_msg("the summary has %s %.17g, the run %.17g", key, json_number_value(v), want);
+    }
+}
+
+static void assert_group(const json_t *o, const hdo_group *g) {
+    assert_non_null(o);
+    assert_same(o, "val_loss_mean", g->loss_mean);
+    assert_same(o, "val_loss_std", g->loss_std);
+    assert_same(o, "val_loss_min", g->loss_min);
+    assert_same(o, "val_loss_max", g->loss_max);
+    assert_same(o, "val_acc_mean", g->acc_mean);
+}
+
+static void test_summary_says_the_last_row(void **state) {
+    (void)state;
+    hdo_config c;
+    char hex[65];
+    base_config(&c, "logistic", "2fo+3zo");
+    set(&c, "population.zo.rv", "5");
+    set(&c, "seed", "77");
+    hdo_run *r = make(&c);
+    finish(r);
+    char *text = hdo_run_summary(r);
+    json_t *o = json_loads(text, JSON_REJECT_DUPLICATES, NULL), *final = json_object_get(o, "final");
+    const hdo_row *row = hdo_run_last_row(r);
+    assert_non_null(o);
+    hdo_run_fingerprint(r, hex);
+    assert_string_equal(json_string_value(json_object_get(o, "params_sha256")), hex);
+    assert_string_equal(json_string_value(json_object_get(o, "outcome")), "completed");
+    assert_string_equal(json_string_value(json_object_get(o, "model")), "logistic");
+    assert_string_equal(json_string_value(json_object_get(o, "data")), "synthetic");
+    assert_same(o, "d", 330);
+    assert_same(o, "n", 5);
+    assert_same(o, "seed", 77);
+    assert_same(o, "steps", 20);
+    assert_same(o, "interactions", 40);
+    assert_same(o, "bytes_exchanged", 40 * 2 * 330 * 4);
+    assert_group(final, &row->all);
+    assert_group(json_object_get(json_object_get(final, "classes"), "fo"), &row->cls[0]);
+    assert_group(json_object_get(json_object_get(final, "classes"), "zo"), &row->cls[1]);
+    assert_same(final, "val_loss_node0", row->node0_loss);
+    assert_same(final, "val_acc_node0", row->node0_acc);
+    assert_same(final, "val_loss_mu", row->mu_loss);
+    assert_same(final, "val_acc_mu", row->mu_acc);
+    assert_same(final, "gamma", row->gamma);
+    assert_same(final, "mg", row->mg);
+    assert_same(final, "train_loss", row->train_loss);
+    const json_t *zo = json_array_get(json_object_get(o, "classes"), 1),
+                 *fo = json_array_get(json_object_get(o, "classes"), 0);
+    assert_same(zo, "count", 3);
+    assert_same(zo, "rv", 5);
+    assert_same(fo, "rv", 0); /* it draws none */
+    assert_same(zo, "batch", (double)c.population[1].batch);
+    assert_same(zo, "lr", c.population[1].lr.arg);
+    assert_same(json_object_get(o, "oracle"), "backward", (double)row->backward);
+    assert_same(json_object_get(o, "oracle"), "forward", (double)row->forward);
+    assert_same(json_object_get(o, "oracle"), "jvp", (double)row->jvp);
+    json_decref(o);
+    free(text);
+    hdo_run_destroy(r);
+}
+
 /* ---- what the caller asks for ---- */
 
 typedef struct caller {
@@ -225,6 +294,7 @@ int main(void) {
         cmocka_unit_test(test_rows_come_when_due),
         cmocka_unit_test(test_rows_say_what_happened),
         cmocka_unit_test(test_outcomes),
+        cmocka_unit_test(test_summary_says_the_last_row),
         cmocka_unit_test(test_caller_stops_and_saves),
         cmocka_unit_test(test_checkpoints_come_when_due),
     };

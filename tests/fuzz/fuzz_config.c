@@ -7,8 +7,7 @@
 #include "fuzz.h"
 
 static void require_said(bool ok, const char *what, const hdo_error *e) {
-    if (!ok) fprintf(stderr, "%s
-", e->msg);
+    if (!ok) fprintf(stderr, "%s\n", e->msg);
     require(ok, what);
 }
 

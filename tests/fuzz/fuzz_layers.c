@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         hdo__net_plan(net);
         size_t d = 0;
         for (int i = 0; i < net->params.n; i++) d += hdo__param(net, i)->len;
-        require(d == net->d + net->n_buf || d == net->d, "tensors do not add up");
+        require(d == net->params.total, "tensors do not add up");
     }
     free(text);
     hdo__free(net);
