@@ -342,6 +342,7 @@ static double clock_after(int steps, const setting *with, int n) {
     finish(r);
     double s = hdo_run_last_row(r)->sim_s;
     assert_int_equal(hdo_run_step(r), steps);
+    if (r->interactions > 0) assert_true(r->clock_s[0] == s && r->clock_s[1] == s); /* they left together */
     hdo_run_destroy(r);
     return s;
 }

@@ -214,9 +214,79 @@ static void test_summary_says_the_last_row(void **state) {
     assert_same(json_object_get(o, "oracle"), "backward", (double)row->backward);
     assert_same(json_object_get(o, "oracle"), "forward", (double)row->forward);
     assert_same(json_object_get(o, "oracle"), "jvp", (double)row->jvp);
+    assert_null(json_object_get(o, "mpi")); /* one process */
     json_decref(o);
     free(text);
     hdo_run_destroy(r);
+}
+
+static json_t *manifest_of(const char *name) {
+    hdo_config c;
+    hdo_error e = {0};
+    char dir[64], path[128];
+    base_config(&c, "logistic", "2fo+3zo");
+    hdo_run *r = make(&c);
+    snprintf(dir, sizeof dir, "%s/%s", folder, name);
+    assert_int_equal(hdo_run_attach_dir(r, dir, false, "hdo run x", &e), HDO_OK);
+    hdo_run_destroy(r);
+    snprintf(path, sizeof path, "%s/manifest.json", dir);
+    json_t *o = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(o);
+    return o;
+}
+
+static void test_manifest(void **state) {
+    (void)state;
+    json_t *o = manifest_of("m5");
+    static const char *const texts[] = {"version", "compiler", "build", "started", "command"};
+    for (int k = 0; k < 5; k++) assert_true(json_string_length(json_object_get(o, texts[k])) > 0);
+    assert_string_equal(json_string_value(json_object_get(o, "version")), HDO_VERSION);
+    assert_string_equal(json_string_value(json_object_get(o, "command")), "hdo run x");
+    assert_same(o, "seed", 1);
+    assert_same(o, "d", 330);
+    assert_same(o, "n", 5);
+    const json_t *data = json_object_get(o, "data"), *mixing = json_object_get(o, "mixing");
+    const json_t *host = json_object_get(o, "host");
+    assert_int_equal(json_string_length(json_object_get(data, "train_sha256")), 64);
+    assert_int_equal(json_string_length(json_object_get(data, "val_sha256")), 64);
+    assert_string_not_equal(json_string_value(json_object_get(data, "train_sha256")),
+                            json_string_value(json_object_get(data, "val_sha256")));
+    assert_string_equal(json_string_value(json_object_get(mixing, "kind")), "matching");
+    assert_same(mixing, "edges", 10);
+    assert_true(json_number_value(json_object_get(mixing, "lambda")) > 0.0);
+    static const char *const facts[] = {"name", "system", "release", "machine", "simd", "gemm", "conv"};
+    for (int k = 0; k < 7; k++) assert_true(json_string_length(json_object_get(host, facts[k])) > 0);
+    assert_true(json_number_value(json_object_get(host, "cpus")) >= 1.0);
+    assert_true(json_number_value(json_object_get(host, "threads")) >= 1.0);
+    json_decref(o);
+}
+
+/* A run that replaces another leaves nothing of it, its other sinks included. */
+static void test_force_leaves_nothing_behind(void **state) {
+    (void)state;
+    static const char *const files[] = {"metrics.csv", "trace.jsonl", "summary.json"};
+    char dir[64], path[128];
+    hdo_config c;
+    hdo_error e = {0};
+    snprintf(dir, sizeof dir, "%s/force", folder);
+    base_config(&c, "quadratic", "2fo");
+    set(&c, "sink.csv", "true");
+    set(&c, "eval.trace", "true");
+    for (int again = 0; again < 2; again++) {
+        hdo_run *r = make(&c);
+        assert_int_equal(hdo_run_attach_dir(r, dir, again, NULL, &e), HDO_OK);
+        if (!again) {
+            finish(r);
+            assert_int_equal(hdo_run_write_summary(r, &e), HDO_OK);
+        }
+        for (int k = 0; k < 3; k++) {
+            snprintf(path, sizeof path, "%s/%s", dir, files[k]);
+            assert_int_equal(access(path, F_OK) == 0, !again);
+        }
+        hdo_run_destroy(r);
+        set(&c, "sink.csv", "false");
+        set(&c, "eval.trace", "false");
+    }
 }
 
 /* ---- what the caller asks for ---- */
@@ -295,6 +365,8 @@ int main(void) {
         cmocka_unit_test(test_rows_say_what_happened),
         cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_summary_says_the_last_row),
+        cmocka_unit_test(test_manifest),
+        cmocka_unit_test(test_force_leaves_nothing_behind),
         cmocka_unit_test(test_caller_stops_and_saves),
         cmocka_unit_test(test_checkpoints_come_when_due),
     };

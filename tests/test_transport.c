@@ -186,6 +186,28 @@ static void test_roles_are_kept_whenever_they_can_be(void **state) {
     }
 }
 
+/* Ranks that take anything take what is too much for the others. A zo node with one direction costs what a fo node
+ * does: (2 x 4 + 4) = 3 x 4. */
+static void test_roles_share_the_cost(void **state) {
+    static hdo_config c;
+    hdo_error e = {0};
+    fake f;
+    (void)state;
+    population(&c, 30, 3, "fd", "0:fo,1:any,2:zo");
+    assert_int_equal(hdo_config_set(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    fake_init(&f, 3);
+    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_true(f.held[0] == 11 && f.held[1] == 19 && f.held[2] == 3);
+    population(&c, 3, 30, "fd", "0:fo,1:any,2:zo");
+    assert_int_equal(hdo_config_set(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_true(f.held[0] == 3 && f.held[1] == 19 && f.held[2] == 11);
+}
+
 /* Without roles no rank has more than its share by more than a node. */
 static void test_spread_is_even(void **state) {
     static hdo_config c;
@@ -376,6 +398,7 @@ int main(void) {
         cmocka_unit_test(test_roles_are_kept),
         cmocka_unit_test(test_roles_that_cannot_be_kept_are_refused),
         cmocka_unit_test(test_roles_are_kept_whenever_they_can_be),
+        cmocka_unit_test(test_roles_share_the_cost),
         cmocka_unit_test(test_spread_is_even),
         cmocka_unit_test(test_inproc_is_one_rank_with_everything),
         cmocka_unit_test(test_groups_merge_to_the_whole),
