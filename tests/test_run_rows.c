@@ -261,6 +261,28 @@ static void test_manifest(void **state) {
     json_decref(o);
 }
 
+static void test_log_has_lines(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    char dir[64], path[128], text[4096] = "";
+    base_config(&c, "quadratic", "2fo");
+    hdo_run *r = make(&c);
+    snprintf(dir, sizeof dir, "%s/log", folder);
+    assert_int_equal(hdo_run_attach_dir(r, dir, false, NULL, &e), HDO_OK);
+    hdo__run_log(r, HDO_LOG_INFO, "one %d", 1);
+    hdo__run_log(r, HDO_LOG_WARN, "two");
+    hdo_run_destroy(r);
+    snprintf(path, sizeof path, "%s/log.txt", dir);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    assert_int_equal(strlen(text), n); /* no zeros */
+    assert_non_null(strstr(text, "one 1\n"));
+    assert_string_equal(text + n - 4, "two\n");
+}
+
 /* A run that replaces another leaves nothing of it, its other sinks included. */
 static void test_force_leaves_nothing_behind(void **state) {
     (void)state;
@@ -287,6 +309,52 @@ static void test_force_leaves_nothing_behind(void **state) {
         set(&c, "sink.csv", "false");
         set(&c, "eval.trace", "false");
     }
+}
+
+/* ---- mpi.async and mpi.slow, as a rank would check them ---- */
+
+static hdo_status check_async(const char *key, const char *value, const char *slow, double *factor, hdo_error *e) {
+    hdo_config c;
+    base_config(&c, "logistic", "2fo+2zo");
+    if (key != NULL) set(&c, key, value);
+    hdo_run *r = make(&c);
+    r->config.engine.id = HDO_ENGINE_MPI;
+    r->config.mpi.async = slow == NULL;
+    if (slow != NULL) snprintf(r->config.mpi.slow, sizeof r->config.mpi.slow, "%s", slow);
+    hdo_status st = hdo__run_check_mpi(r, e);
+    if (factor != NULL) *factor = r->slow;
+    r->config.engine.id = HDO_ENGINE_SIM;
+    if (slow == NULL && key == NULL) assert_int_equal(hdo__run_check_mpi(r, e), HDO_E_CONFIG); /* needs the engine */
+    hdo_run_destroy(r);
+    return st;
+}
+
+static void test_async_needs_steps_of_one_kind(void **state) {
+    (void)state;
+    static const char *const bad[][2] = {{"mixing", "pairwise"},          {"mixing", "allreduce"},
+                                         {"mixing.average", "noise"},     {"eval.weighted", "0.1"},
+                                         {"churn.loss", "0.1"},           {"population.fo.forward_s", "1"},
+                                         {"population.zo.lr", "balanced"}};
+    hdo_error e = {0};
+    for (int k = 0; k < 7; k++) {
+        assert_int_equal(check_async(bad[k][0], bad[k][1], NULL, NULL, &e), HDO_E_UNSUPPORTED);
+        assert_non_null(strstr(e.msg, "mpi.async"));
+    }
+    assert_int_equal(check_async(NULL, NULL, NULL, NULL, &e), HDO_OK);
+    assert_int_equal(check_async("mixing", "none", NULL, NULL, &e), HDO_OK);
+}
+
+static void test_slow_ranks(void **state) {
+    (void)state;
+    static const char *const bad[] = {"1", "1:", ":2", "0:0.5", "-1:2", "0:2x", "0:nan", "0:1e7", "x:2"};
+    hdo_error e = {0};
+    double factor;
+    for (int k = 0; k < 9; k++) assert_int_equal(check_async(NULL, NULL, bad[k], &factor, &e), HDO_E_CONFIG);
+    assert_int_equal(check_async(NULL, NULL, "0:4", &factor, &e), HDO_OK);
+    assert_true(factor == 4.0);
+    assert_int_equal(check_async(NULL, NULL, "2:4", &factor, &e), HDO_OK); /* another rank */
+    assert_true(factor == 1.0);
+    assert_int_equal(check_async(NULL, NULL, "0:1", &factor, &e), HDO_OK);
 }
 
 /* ---- what the caller asks for ---- */
@@ -366,7 +434,10 @@ int main(void) {
         cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_summary_says_the_last_row),
         cmocka_unit_test(test_manifest),
+        cmocka_unit_test(test_log_has_lines),
         cmocka_unit_test(test_force_leaves_nothing_behind),
+        cmocka_unit_test(test_async_needs_steps_of_one_kind),
+        cmocka_unit_test(test_slow_ranks),
         cmocka_unit_test(test_caller_stops_and_saves),
         cmocka_unit_test(test_checkpoints_come_when_due),
     };

@@ -395,6 +395,7 @@ int main(int argc, char **argv) {
     for (int64_t k = 0; k < o.count && time(NULL) - start < o.seconds; k++) {
         int got = one((uint64_t)(o.from + k), files, &o);
         *(got > 0 ? &accepted : got == 0 ? &refused : &wrong) += 1;
+        if ((k + 1) % 500 == 0) printf("# %lld tried, %lld wrong\n", (long long)(k + 1), (long long)wrong);
         fflush(stdout);
     }
     remove_tree(files);
