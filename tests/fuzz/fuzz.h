@@ -39,6 +39,20 @@ static inline char *text_of(const uint8_t *data, size_t size) {
 }
 
 #ifdef _GNU_SOURCE
+/* A folder of this process, removed when it ends. */
+static char fuzz_dir[] = "/tmp/hdo-fuzz-XXXXXX";
+
+static inline void remove_fuzz_dir(void) {
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", fuzz_dir);
+    if (system(command) != 0) fprintf(stderr, "%s is left\n", fuzz_dir);
+}
+
+static inline const char *make_fuzz_dir(void) {
+    require(mkdtemp(fuzz_dir) != NULL && atexit(remove_fuzz_dir) == 0, "no folder");
+    return fuzz_dir;
+}
+
 /* The input as a file that is in no folder: its name. */
 static inline const char *file_of(const uint8_t *data, size_t size) {
     static char path[64];

@@ -4,14 +4,13 @@
 #include "hdo/report.h"
 
 static const char *run_folder(const uint8_t *data, size_t size) {
-    static char dir[] = "/tmp/hdo-fuzz-XXXXXX", path[64];
+    static char path[64];
     if (path[0] == '\0') {
-        if (mkdtemp(dir) == NULL) abort();
-        snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+        snprintf(path, sizeof path, "%s/metrics.jsonl", make_fuzz_dir());
         if (symlink(file_of(data, 0), path) != 0) abort();
     }
     (void)file_of(data, size);
-    return dir;
+    return fuzz_dir;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 #include "hdo/hdo.h"
 
-static char dir[] = "/tmp/hdo-fuzz-XXXXXX", state[128];
+static char state[128];
 
 /* A run of three steps whose newest state file is the input. */
 static void make(const uint8_t *data) {
@@ -17,16 +17,15 @@ static void make(const uint8_t *data) {
     hdo_run *r;
     hdo_stop why;
     hdo_config_default(&c);
-    require(mkdtemp(dir) != NULL, "no folder");
     char sub[64];
-    snprintf(sub, sizeof sub, "%s/run", dir);
+    snprintf(sub, sizeof sub, "%s/run", make_fuzz_dir());
     require(hdo_config_load_text(&c, "fuzz", yaml, sizeof yaml - 1, &e) == HDO_OK, e.msg);
     require(hdo_run_create(&r, &c, NULL, &e) == HDO_OK, e.msg);
     require(hdo_run_attach_dir(r, sub, false, NULL, &e) == HDO_OK, e.msg);
     require(hdo_run_advance(r, 3, &why, &e) == HDO_OK, e.msg);
     require(hdo_run_write_summary(r, &e) == HDO_OK, e.msg);
     hdo_run_destroy(r);
-    snprintf(state, sizeof state, "%s/run/checkpoints/step-000000003.json", dir);
+    snprintf(state, sizeof state, "%s/run/checkpoints/step-000000003.json", fuzz_dir);
     require(unlink(state) == 0 && symlink(file_of(data, 0), state) == 0, "the state file is elsewhere");
 }
 
@@ -36,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char sub[64];
     if (state[0] == '\0') make(data);
     (void)file_of(data, size);
-    snprintf(sub, sizeof sub, "%s/run", dir);
+    snprintf(sub, sizeof sub, "%s/run", fuzz_dir);
     hdo_status st = hdo_run_resume(&r, sub, 1, NULL, &e);
     require_sentence(st, &e);
     if (st == HDO_OK) require(hdo_run_step(r) >= 0, "a negative step");
