@@ -40,14 +40,18 @@ static void deny_each(const char *model, const char *const with[][2], int n) {
     char dir[64];
     snprintf(dir, sizeof dir, "%s/run", folder);
     base_config(&c, model, "2fo+2zo");
-    set(&c, "data.train", "20");
-    set(&c, "data.val", "5");
+    if (strcmp(model, "quadratic") != 0) {
+        set(&c, "data.train", "20");
+        set(&c, "data.val", "5");
+        set(&c, "kernels", "ref");
+    }
     set(&c, "steps", "2");
     set(&c, "threads", "1");
-    set(&c, "kernels", "ref");
     set(&c, "population.zo.rv", "2");
     for (int k = 0; k < n; k++) set(&c, with[k][0], with[k][1]);
-    for (int k = 0; k < 2; k++) assert_int_equal(whole_run(&c, dir, &e), HDO_OK); /* the first brings what stays */
+    for (int k = 0; k < 2; k++) { /* the first brings what stays */
+        if (whole_run(&c, dir, &e) != HDO_OK) fail_msg("%s", e.msg);
+    }
     size_t before = atomic_load(&allocations), denials = 0;
     assert_int_equal(whole_run(&c, dir, &e), HDO_OK);
     size_t calls = atomic_load(&allocations) - before;
@@ -72,8 +76,8 @@ static void deny_each(const char *model, const char *const with[][2], int n) {
 static void test_memory_runs_out(void **state) {
     (void)state;
     static const char *const quadratic[][2] = {
-        {"population.fo.momentum", "0.5"}, {"eval.weighted", "0.1"},         {"churn.leave", "0.1"},
-        {"churn.model", "fresh"},          {"population.fo.forward_s", "1"}, {"sink.csv", "true"},
+        {"population.fo.momentum", "0.5"}, {"eval.weighted", "0.1"},          {"churn.leave", "0.1"},
+        {"churn.model", "fresh"},          {"population.fo.backward_s", "1"}, {"sink.csv", "true"},
         {"sink.tensorboard", "true"}};
     static const char *const logistic[][2] = {{"mixing.kind", "graph"},         {"mixing.graph", "ring"},
                                               {"mixing.graph_mode", "colour"},  {"mixing.placement", "spread"},

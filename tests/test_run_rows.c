@@ -333,7 +333,7 @@ static void test_async_needs_steps_of_one_kind(void **state) {
     (void)state;
     static const char *const bad[][2] = {{"mixing", "pairwise"},          {"mixing", "allreduce"},
                                          {"mixing.average", "noise"},     {"eval.weighted", "0.1"},
-                                         {"churn.loss", "0.1"},           {"population.fo.forward_s", "1"},
+                                         {"churn.loss", "0.1"},           {"population.fo.backward_s", "1"},
                                          {"population.zo.lr", "balanced"}};
     hdo_error e = {0};
     for (int k = 0; k < 7; k++) {

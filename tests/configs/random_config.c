@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hdo/config.h"
+
 uint64_t rnd_next(rnd *r) { /* splitmix64 */
     uint64_t z = (r->s += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -277,6 +279,44 @@ static void churn(draft *d) {
     put(d, "}\n");
 }
 
+/* ---- settings without effect ---- */
+
+/* Takes the setting whose value stands at this line and column out of the text. False: it is not there. */
+static bool take_out(char *text, int line, int column) {
+    char *p = text;
+    for (int k = 1; k < line; k++) {
+        p = strchr(p, '\n');
+        if (p == NULL) return false;
+        p++;
+    }
+    char *start = p, *value = p + column - 1, *end = value;
+    if (strchr(start, '\n') == NULL || value > strchr(start, '\n')) return false;
+    for (bool quoted = false; *end != '\n' && (quoted || (*end != ',' && *end != '}')); end++) quoted ^= *end == '"';
+    char *from = value;
+    while (from > start && *from != ',' && *from != '{') from--;
+    if (from == start) { /* a line of its own */
+        end = strchr(start, '\n') + 1;
+    } else if (*from == '{') { /* the first of its map: the comma behind it goes too */
+        from++;
+        if (*end == ',') end += 2;
+    }
+    memmove(from, end, strlen(end) + 1);
+    return true;
+}
+
+static void take_out_all(char *text) {
+    static hdo_config c;
+    hdo_error e;
+    for (int tries = 0; tries < 100; tries++) {
+        int line, column;
+        hdo_config_default(&c);
+        hdo_status st = hdo_config_load_text(&c, "fuzz", text, strlen(text), &e);
+        if (st == HDO_OK) st = hdo_config_check(&c, &e);
+        if (st == HDO_OK || strstr(e.msg, "has no effect") == NULL) return;
+        if (sscanf(e.msg, "(fuzz:%d:%d)", &line, &column) != 2 || !take_out(text, line, column)) return;
+    }
+}
+
 void random_config(uint64_t number, const char *folder, char text[TEXT_MAX]) {
     draft d = {.r = {number * 2 + 1}, .text = text, .folder = folder};
     text[0] = '\0';
@@ -299,6 +339,7 @@ void random_config(uint64_t number, const char *folder, char text[TEXT_MAX]) {
     if (chance(&d, 15))
         put(&d, "sink: {csv: %s, tensorboard: %s}\n", chance(&d, 50) ? "true" : "false",
             chance(&d, 50) ? "true" : "false");
+    if (!d.odd) take_out_all(text);
 }
 
 /* ---- files ---- */

@@ -17,8 +17,8 @@ int rnd_below(rnd *r, int n);
 /* Tables, pictures, an edge list and a schedule for configurations to name, into the folder. False: not written. */
 int random_files(const char *folder);
 
-/* Configuration number `number` as YAML; `folder` holds the files. Most are sound; one in thirty sets something that
- * its other settings leave without effect, or that is out of place. */
+/* Configuration number `number` as YAML; `folder` holds the files. Settings that the others leave without effect are
+ * refused, so they are taken out again, but for one configuration in thirty. */
 void random_config(uint64_t number, const char *folder, char text[TEXT_MAX]);
 
 #endif
