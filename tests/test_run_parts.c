@@ -297,6 +297,36 @@ static void test_noise_that_is_none_is_refused(void **state) {
     hdo_run_destroy(r);
 }
 
+/* lr: theorem is 8 log T / (T ell) with matchings, 4 n log T / (T ell) with pairs. */
+static void test_theorem_rate(void **state) {
+    (void)state;
+    static const char *const steps[] = {"2", "100"};
+    for (int k = 0; k < 4; k++) {
+        hdo_config c;
+        base_config(&c, "quadratic", "2fo+3zo");
+        set(&c, "model.convexity", "0.25");
+        set(&c, "steps", steps[k % 2]);
+        set(&c, "mixing", k < 2 ? "matching" : "pairwise");
+        set(&c, "population.fo.lr", "theorem");
+        hdo_run *r = make(&c);
+        double T = k % 2 == 0 ? 2.0 : 100.0, want = (k < 2 ? 8.0 : 4.0 * 5.0) * log(T) / (T * 0.25);
+        assert_true(fabs(r->classes[0].schedule.lr / want - 1.0) < 1e-12);
+        hdo_run_destroy(r);
+    }
+    static const char *const bad[][3] = {
+        {"quadratic", "steps", "1"}, {"quadratic", "model.convexity", "0"}, {"logistic", "steps", "9"}};
+    for (int k = 0; k < 3; k++) {
+        hdo_config c;
+        hdo_error e = {0};
+        hdo_run *r = NULL;
+        base_config(&c, bad[k][0], "2fo");
+        set(&c, bad[k][1], bad[k][2]);
+        set(&c, "population.fo.lr", "theorem");
+        assert_int_equal(hdo_run_create(&r, &c, NULL, &e), HDO_E_CONFIG);
+        assert_non_null(strstr(e.msg, "population.fo.lr is 'theorem', which needs"));
+    }
+}
+
 /* ---- nodes that return ---- */
 
 static void test_churn_returns_fresh_or_stale(void **state) {
@@ -371,6 +401,7 @@ int main(void) {
         cmocka_unit_test(test_noise_of_laws),
         cmocka_unit_test(test_noise_leaves_no_trace),
         cmocka_unit_test(test_noise_that_is_none_is_refused),
+        cmocka_unit_test(test_theorem_rate),
         cmocka_unit_test(test_churn_returns_fresh_or_stale),
         cmocka_unit_test(test_clocks_wait_for_the_slower_partner),
     };

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sha256.h"
 #include "folder_help.h"
 #include "run/run_internal.h"
 #include "run_help.h"
@@ -283,6 +284,35 @@ static void test_log_has_lines(void **state) {
     assert_string_equal(text + n - 4, "two\n");
 }
 
+/* Every number of every model counts, buffers included, and nothing between the rows. */
+static void test_fingerprint_covers_everything(void **state) {
+    (void)state;
+    hdo_config c;
+    char hex[65], other[65], want[65];
+    base_config(&c, "logistic", "2fo+1zo");
+    set(&c, "model.reading", "authors"); /* with batch-norm */
+    hdo_run *r = make(&c);
+    size_t len = r->objective->d + r->objective->n_buf, ld = r->rows.ld;
+    assert_true(r->objective->n_buf > 0 && ld > len);
+    hdo_run_fingerprint(r, hex);
+    hdo_sha256 h;
+    unsigned char digest[32];
+    hdo__sha256_init(&h);
+    for (int i = 0; i < 3; i++) hdo__sha256_update(&h, r->rows.X + (size_t)i * ld, len * sizeof(float));
+    hdo__sha256_final(&h, digest);
+    hdo__sha256_hex(digest, want);
+    assert_string_equal(hex, want);
+    size_t at[] = {0, r->objective->d - 1, len - 1, 2 * ld, 2 * ld + len - 1, len}; /* the last lies between rows */
+    for (size_t k = 0; k < 6; k++) {
+        float was = r->rows.X[at[k]];
+        r->rows.X[at[k]] = was + 1.0f;
+        hdo_run_fingerprint(r, other);
+        assert_int_equal(strcmp(hex, other) == 0, k == 5);
+        r->rows.X[at[k]] = was;
+    }
+    hdo_run_destroy(r);
+}
+
 /* A run that replaces another leaves nothing of it, its other sinks included. */
 static void test_force_leaves_nothing_behind(void **state) {
     (void)state;
@@ -434,6 +464,7 @@ int main(void) {
         cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_summary_says_the_last_row),
         cmocka_unit_test(test_manifest),
+        cmocka_unit_test(test_fingerprint_covers_everything),
         cmocka_unit_test(test_log_has_lines),
         cmocka_unit_test(test_force_leaves_nothing_behind),
         cmocka_unit_test(test_async_needs_steps_of_one_kind),
