@@ -272,6 +272,23 @@ static void test_disconnected_graphs_say_what_to_do(void **state) {
     }
 }
 
+/* Too many edges are refused before any of them is made: a million nodes, more than 2^26 edges. */
+static void test_too_many_edges_are_refused(void **state) {
+    (void)state;
+    static const char *const graphs[] = {"random-regular(200)", "erdos-renyi(0.001)", "small-world(0.1)"};
+    for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) {
+        hdo_graph g;
+        hdo_error e = {0};
+        hdo_config_default(&conf);
+        set("mixing.kind", "graph");
+        set("mixing.graph", graphs[i]);
+        conf.mixing.degree = 200;
+        assert_int_equal(hdo__graph_build(&g, &conf.mixing, 5, 1000000, &e), HDO_E_CONFIG);
+        assert_non_null(strstr(e.msg, "edges"));
+        assert_null(g.edges);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_churn_presence_is_its_chain),
@@ -280,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_churn_stragglers),
         cmocka_unit_test(test_churn_outage),
         cmocka_unit_test(test_places_on_an_irregular_graph),
+        cmocka_unit_test(test_too_many_edges_are_refused),
         cmocka_unit_test(test_degrees_in_a_spectrum),
         cmocka_unit_test(test_disconnected_graphs_say_what_to_do),
     };
