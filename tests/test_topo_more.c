@@ -166,8 +166,8 @@ static void test_churn_outage(void **state) {
 
 /* ---- places ---- */
 
-/* Two stars, around 7 (six rays) and 3 (four), joined; a tail of three hangs from 3. */
-static const hdo_pair joined[] = {{7, 0}, {7, 1}, {7, 2},  {7, 8},   {7, 9},   {7, 10}, {3, 4},
+/* Two stars, around 7 (six edges) and 3 (five), joined; a tail 11, 12, 13, 10 hangs from 3. */
+static const hdo_pair joined[] = {{7, 0}, {7, 1}, {7, 2},  {7, 8},   {7, 9},   {13, 10}, {3, 4},
                                   {3, 5}, {3, 6}, {3, 11}, {11, 12}, {12, 13}, {3, 7}};
 enum { JOINED = 14 };
 
@@ -194,25 +194,25 @@ static void test_places_on_an_irregular_graph(void **state) {
     hdo_mixer m = joined_graph("hub", 3);
     assert_int_equal(m.vertex[0], 7);
     assert_int_equal(m.vertex[1], 3);
-    assert_true(m.vertex[2] == 11 || m.vertex[2] == 12); /* the only others with two edges */
+    assert_true(m.vertex[2] >= 11 && m.vertex[2] <= 13); /* the only others with two edges */
     hdo__mixer_clear(&m);
-    m = joined_graph("spread", 2); /* starts where most edges meet; 13 is farthest from there */
+    m = joined_graph("spread", 2); /* starts where most edges meet; 10 is farthest from there */
     assert_int_equal(m.vertex[0], 7);
-    assert_int_equal(m.vertex[1], 13);
+    assert_int_equal(m.vertex[1], 10);
     hdo__mixer_clear(&m);
-    m = joined_graph("clustered", 8); /* a ball around vertex 0: its neighbour, then all of that one's */
+    m = joined_graph("clustered", 7); /* a ball around vertex 0: its neighbour, then all of that one's */
     assert_int_equal(m.vertex[0], 0);
     assert_int_equal(m.vertex[1], 7);
-    for (int i = 2; i < 8; i++) {
+    for (int i = 2; i < 7; i++) {
         uint32_t v = m.vertex[i];
-        assert_true(v == 1 || v == 2 || v == 3 || (v >= 8 && v <= 10));
+        assert_true(v == 1 || v == 2 || v == 3 || v == 8 || v == 9);
     }
     hdo__mixer_clear(&m);
     m = joined_graph("order", 3); /* edges keep their names */
     for (int i = 0; i < JOINED; i++) assert_int_equal(m.vertex[i], i);
     assert_int_equal(m.graph.n_edges, sizeof joined / sizeof joined[0]);
     assert_int_equal(m.graph.degree_min, 1);
-    assert_int_equal(m.graph.degree_max, 7);
+    assert_int_equal(m.graph.degree_max, 6);
     hdo__mixer_clear(&m);
 }
 
