@@ -78,7 +78,7 @@ static hdo_status work(const trial *t, const try *y, result *out, hdo_error *e) 
     path_of(t, y->name, dir);
     t->c->threads = y->threads;
     if (y->resume) {
-        st = hdo_run_resume(&r, dir, y->threads, NULL, e);
+        st = hdo_run_resume(&r, dir, &(hdo_resume){.threads = y->threads}, NULL, e);
     } else {
         st = hdo_run_create(&r, t->c, NULL, e);
         if (st == HDO_OK) st = hdo_run_attach_dir(r, dir, false, "fuzz", e);
