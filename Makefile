@@ -11,7 +11,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall format format-check lint deps clean
+.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall format format-check lint deps clean check-tests
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -27,12 +27,13 @@ demo: deps
 	@$(BUILD)/hdo demo -o demo
 
 check: deps
-	@$(MAKE) --no-print-directory all check-layers
+	@$(MAKE) --no-print-directory all check-layers check-tests
 	@tools/run-tests $(BUILD)
 
 check-long: deps
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(BUILD) --long
+	@BUILD=$(BUILD) tools/fuzz-configs 2000
 	@tools/run-fuzz 60
 
 fuzz: deps
@@ -45,6 +46,10 @@ check-real: deps
 
 check-layers:
 	@tools/check-layers
+
+# Tests that cannot fail: `[ a ] && [ b ]`, `! command`, comparisons that NaN passes.
+check-tests:
+	@tools/check-tests
 
 bench: deps
 	@$(MAKE) --no-print-directory all
@@ -81,7 +86,7 @@ format-check:
 lint:
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
 	  --suppressions-list=tools/cppcheck-suppressions -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src cli
-	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run
+	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs
 
 clean:
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang demo

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop: same seed, same bits; no allocation; outcomes; and agreement with exact expectations on quadratics.
+ * The loop: same seed, same bits; outcomes; and agreement with exact expectations on quadratics.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,41 +18,8 @@
 #include "estimator/estimator.h"
 #include "hdo/hdo.h"
 #include "folder_help.h"
+#include "run_help.h"
 #include "update/update.h"
-
-static void set(hdo_config *c, const char *key, const char *value) {
-    hdo_error e = {0};
-    if (hdo_config_set(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
-}
-
-static void base_config(hdo_config *c, const char *model, const char *population) {
-    hdo_error e = {0};
-    hdo_config_default(c);
-    set(c, "model", model);
-    if (strcmp(model, "quadratic") != 0) {
-        set(c, "data.train", "500");
-        set(c, "data.val", "200");
-    }
-    set(c, "steps", "20");
-    set(c, "eval.every", "5");
-    assert_int_equal(hdo_config_population(c, population, &e), HDO_OK);
-}
-
-static hdo_run *make(const hdo_config *c) {
-    hdo_error e = {0};
-    hdo_run *r = NULL;
-    if (hdo_run_create(&r, c, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
-    return r;
-}
-
-static hdo_stop finish(hdo_run *r) {
-    hdo_error e = {0};
-    hdo_stop why = HDO_RUNNING;
-    while (why == HDO_RUNNING) {
-        if (hdo_run_advance(r, 7, &why, &e) != HDO_OK) fail_msg("%s", e.msg);
-    }
-    return why;
-}
 
 static void fingerprint(const hdo_config *c, char hex[65]) {
     hdo_run *r = make(c);
@@ -89,25 +56,6 @@ static void test_run_same_seed_same_bits_any_threads(void **state) {
     }
 }
 
-static void test_run_loop_allocates_nothing(void **state) {
-    (void)state;
-    static const char *const models[] = {"logistic", "quadratic"};
-    for (int i = 0; i < 2; i++) {
-        hdo_config c;
-        hdo_error e = {0};
-        hdo_stop why;
-        base_config(&c, models[i], "4fo+6zo");
-        set(&c, "eval.every", "0");
-        set(&c, "threads", "2");
-        hdo_run *r = make(&c);
-        assert_int_equal(hdo_run_advance(r, 3, &why, &e), HDO_OK);
-        size_t before = hdo__alloc_count();
-        assert_int_equal(hdo_run_advance(r, 10, &why, &e), HDO_OK);
-        assert_int_equal(hdo__alloc_count(), before);
-        hdo_run_destroy(r);
-    }
-}
-
 static void test_run_all_nodes_start_equal_and_gamma_is_zero(void **state) {
     (void)state;
     hdo_config c;
@@ -124,7 +72,6 @@ static void test_run_all_nodes_start_equal_and_gamma_is_zero(void **state) {
     hdo_run_destroy(r);
 }
 
-/* Mixing alone (learning rate nearly zero) keeps the mean; after many rounds everybody has it. */
 static void test_run_odd_and_tiny_populations(void **state) {
     (void)state;
     static const char *const populations[] = {"1fo", "1zo", "1fo+1zo", "1fo+2zo", "5fo"};
@@ -281,7 +228,6 @@ static void test_run_matches_exact_expectations(void **state) {
     }
 }
 
-/* Warm-up rises linearly to the rate, cosine falls to zero at the end, a file is linear between its points. */
 /* Skipping what is zero changes no bit of x and of the momentum; weight decay is not skipped. */
 static void test_run_update_skips_zeros(void **state) {
     (void)state;
@@ -341,6 +287,7 @@ static void test_run_reshuffle(void **state) {
     }
 }
 
+/* Warm-up rises linearly to the rate, cosine falls to zero at the end, a file is linear between its points. */
 static void test_run_schedules(void **state) {
     (void)state;
     hdo_schedule s = {.kind = HDO_SCHEDULE_COSINE, .lr = 2.0, .warmup = 4, .steps = 100};
@@ -450,7 +397,7 @@ static void test_run_noise_with_every_estimator(void **state) {
     assert_int_equal(ran, 2 * 28); /* 10 estimators on 3 models, fd-law on one */
 }
 
-/* Churn: an outage takes a class away, nothing hangs, and mixing with lost messages still conserves the mean. */
+/* Churn: an outage takes a class away, nothing hangs. */
 static void test_run_churn(void **state) {
     (void)state;
     hdo_config c;
@@ -557,7 +504,6 @@ static void test_run_gives_up_a_long_step(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_same_seed_same_bits_any_threads),
-        cmocka_unit_test(test_run_loop_allocates_nothing),
         cmocka_unit_test(test_run_all_nodes_start_equal_and_gamma_is_zero),
         cmocka_unit_test(test_run_odd_and_tiny_populations),
         cmocka_unit_test(test_run_divergence_is_an_outcome),

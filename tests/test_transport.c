@@ -144,6 +144,87 @@ static void test_roles_that_cannot_be_kept_are_refused(void **state) {
     assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_E_CONFIG); /* more ranks than nodes */
 }
 
+/* Can it be done at all? Any rank needs a node, any node a rank that may hold it. */
+static bool possible(int fo, int zo, int ranks, const int count[3]) {
+    if (count[1] > fo || count[2] > zo || ranks > fo + zo) return false;
+    return count[0] > 0 || ((count[1] > 0 || fo == 0) && (count[2] > 0 || zo == 0));
+}
+
+/* One assignment of roles (0 any, 1 fo, 2 zo), the number's digits to base 3. */
+static void check_roles(int fo, int zo, int ranks, int digits) {
+    static hdo_config c;
+    static const char *const names[] = {"any", "fo", "zo"};
+    char text[64] = "";
+    int role[4], count[3] = {0, 0, 0};
+    for (int r = 0; r < ranks; r++, digits /= 3) {
+        role[r] = digits % 3;
+        count[role[r]]++;
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d:%s", r > 0 ? "," : "", r, names[role[r]]);
+    }
+    fake f;
+    hdo_error e = {0};
+    population(&c, fo, zo, "fd", text);
+    fake_init(&f, ranks);
+    bool done = hdo__run_spread(&c, &f.base, &e) == HDO_OK;
+    if (done != possible(fo, zo, ranks, count)) fail_msg("%dfo+%dzo on %s: %s", fo, zo, text, e.msg);
+    if (!done) return;
+    check_cover(&f, fo + zo);
+    for (int r = 0; r < ranks; r++) {
+        if (role[r] == 1) assert_true(f.start[r] + f.held[r] <= fo);
+        if (role[r] == 2) assert_true(f.start[r] >= fo);
+    }
+}
+
+static void test_roles_are_kept_whenever_they_can_be(void **state) {
+    (void)state;
+    for (int ranks = 1, all = 3; ranks <= 4; ranks++, all *= 3) {
+        for (int fo = 0; fo <= 4; fo++) {
+            for (int zo = fo == 0; zo <= 4; zo++) {
+                for (int digits = 0; digits < all; digits++) check_roles(fo, zo, ranks, digits);
+            }
+        }
+    }
+}
+
+/* Ranks that take anything take what is too much for the others. A zo node with one direction costs what a fo node
+ * does: (2 x 4 + 4) = 3 x 4. */
+static void test_roles_share_the_cost(void **state) {
+    static hdo_config c;
+    hdo_error e = {0};
+    fake f;
+    (void)state;
+    population(&c, 30, 3, "fd", "0:fo,1:any,2:zo");
+    assert_int_equal(hdo_config_set(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    fake_init(&f, 3);
+    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_true(f.held[0] == 11 && f.held[1] == 19 && f.held[2] == 3);
+    population(&c, 3, 30, "fd", "0:fo,1:any,2:zo");
+    assert_int_equal(hdo_config_set(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_true(f.held[0] == 3 && f.held[1] == 19 && f.held[2] == 11);
+}
+
+/* Without roles no rank has more than its share by more than a node. */
+static void test_spread_is_even(void **state) {
+    static hdo_config c;
+    (void)state;
+    for (int n = 1; n <= 24; n++) {
+        for (int ranks = 1; ranks <= n && ranks <= RANKS_MAX; ranks++) {
+            fake f;
+            hdo_error e = {0};
+            population(&c, n, 0, "fd", "");
+            fake_init(&f, ranks);
+            assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+            check_cover(&f, n);
+            for (int r = 0; r < ranks; r++) assert_in_range(f.held[r], n / ranks, (n + ranks - 1) / ranks);
+        }
+    }
+}
+
 static void add_three(void *ctx, void *v, size_t first, size_t count) {
     for (size_t i = first; i < first + count; i++) ((double *)v)[i] += 3.0;
     *(int *)ctx += 1;
@@ -316,6 +397,9 @@ int main(void) {
         cmocka_unit_test(test_spread_balances_cost),
         cmocka_unit_test(test_roles_are_kept),
         cmocka_unit_test(test_roles_that_cannot_be_kept_are_refused),
+        cmocka_unit_test(test_roles_are_kept_whenever_they_can_be),
+        cmocka_unit_test(test_roles_share_the_cost),
+        cmocka_unit_test(test_spread_is_even),
         cmocka_unit_test(test_inproc_is_one_rank_with_everything),
         cmocka_unit_test(test_groups_merge_to_the_whole),
         cmocka_unit_test(test_async_rows_wait_for_the_slowest),

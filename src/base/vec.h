@@ -23,10 +23,11 @@ static inline void hdo__scale(size_t n, float a, float *x) {
 static inline void hdo__average(size_t n, float *x, float *y) {
     hdo__simd()->average(n, x, y);
 }
-/* Both become wx x + wy y. The products are rounded first, so the order of the partners does not matter. */
-static inline void hdo__average_weighted(size_t n, float wx, float *x, float wy, float *y) {
+/* Both become wx x + wy y. The products are rounded first, so the order of the partners does not matter. In double:
+ * weights that were floats would not add up to 1, and every exchange would shrink or stretch the models by 1e-7. */
+static inline void hdo__average_weighted(size_t n, double wx, float *x, double wy, float *y) {
     for (size_t i = 0; i < n; i++) {
-        float m = wx * x[i] + wy * y[i];
+        float m = (float)(wx * (double)x[i] + wy * (double)y[i]);
         x[i] = m;
         y[i] = m;
     }

@@ -110,7 +110,7 @@ static void average_task(void *p, int task, hdo_work *w) {
         }
         double wl = 1.0 / r->classes[hdo__class_of(r, local)].noise,
                wo = 1.0 / r->classes[hdo__class_of(r, other)].noise;
-        hdo__average_weighted(r->rows.len, (float)(wl / (wl + wo)), r->mine[k], (float)(wo / (wl + wo)), r->peer[k]);
+        hdo__average_weighted(r->rows.len, wl / (wl + wo), r->mine[k], wo / (wl + wo), r->peer[k]);
     }
 }
 

@@ -30,31 +30,43 @@ double hdo__schedule_lr(const hdo_schedule *s, int64_t t) {
     return s->lr;
 }
 
+/* Room for one more point. */
+static bool reserve(hdo_schedule *s, int *cap) {
+    if (s->n_points < *cap) return true;
+    int more = *cap == 0 ? 16 : 2 * *cap;
+    double *p = hdo__alloc(2 * (size_t)more * sizeof(double));
+    if (p == NULL) return false;
+    if (s->n_points > 0) memcpy(p, s->point, 2 * (size_t)s->n_points * sizeof(double));
+    hdo__free(s->point);
+    s->point = p;
+    *cap = more;
+    return true;
+}
+
 hdo_status hdo__schedule_load(hdo_schedule *s, const char *path, hdo_error *e) {
     enum { POINTS_MAX = 100000 };
     FILE *f = fopen(path, "r");
     if (f == NULL) return hdo__fail(e, HDO_E_CONFIG, "cannot read the schedule file '%s': %s", path, strerror(errno));
-    s->point = hdo__alloc(2 * POINTS_MAX * sizeof(double));
-    if (s->point == NULL) {
-        fclose(f);
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the schedule '%s'", path);
-    }
     char text[256];
+    int cap = 0;
     hdo_status st = HDO_OK;
     for (int line = 1; st == HDO_OK && fgets(text, sizeof text, f) != NULL; line++) {
-        double step, rate, *p = s->point + 2 * s->n_points;
+        double step, rate;
         char rest;
         text[strcspn(text, "#\n")] = '\0';
         if (text[strspn(text, " \t\r")] == '\0') continue;
+        double last = s->n_points > 0 ? s->point[2 * s->n_points - 2] : -1.0;
         if (sscanf(text, "%lf %lf %c", &step, &rate, &rest) != 2 || !isfinite(step) || !isfinite(rate)) {
             st = hdo__fail(e, HDO_E_CONFIG, "%s:%d: expected \"step rate\", got '%.60s'", path, line, text);
-        } else if (step < 0.0 || rate < 0.0 || (s->n_points > 0 && step <= p[-2])) {
+        } else if (step < 0.0 || rate < 0.0 || step <= last) {
             st = hdo__fail(e, HDO_E_CONFIG, "%s:%d: steps must rise from 0 and rates must not be negative", path, line);
         } else if (s->n_points == POINTS_MAX) {
             st = hdo__fail(e, HDO_E_CONFIG, "%s: more than %d lines", path, POINTS_MAX);
+        } else if (!reserve(s, &cap)) {
+            st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the schedule '%s'", path);
         } else {
-            p[0] = step;
-            p[1] = rate;
+            s->point[2 * s->n_points] = step;
+            s->point[2 * s->n_points + 1] = rate;
             s->n_points++;
         }
     }

@@ -90,7 +90,7 @@ refuses() { # refuses CODE TEXT COMMAND...
         code=0; wait "$pid" || code=$?
         [ "$code" -eq "${pair#*:}" ]
         jq -e '.outcome == "stopped" and .steps > 0' out/summary.json
-        ! ls out | grep tmp
+        no_litter out
     done
 }
 

@@ -8,7 +8,8 @@ quick="--seconds 0.001 --threads 1"
 @test "a table with limits and the case asked for" {
     run "$HDO" bench normals/l1 $quick
     [ "$status" -eq 0 ]
-    [[ "$output" == *"limit/fma"* ]] && [[ "$output" == *"limit/triad"* ]]
+    [[ "$output" == *"limit/fma"* ]]
+    [[ "$output" == *"limit/triad"* ]]
     [[ "$output" == *"normals/l1"*"G/s"*"normals"* ]]
     [[ "$output" != *"gemm"* ]]
 }
@@ -44,9 +45,11 @@ quick="--seconds 0.001 --threads 1"
 @test "--list, wrong names, wrong numbers" {
     run "$HDO" bench --list
     [ "$status" -eq 0 ]
-    [[ "$output" == *"* step/e2/forward-law"* ]] && [[ "$output" == *"  run/e2/forward-law"* ]]
+    [[ "$output" == *"* step/e2/forward-law"* ]]
+    [[ "$output" == *"  run/e2/forward-law"* ]]
     run "$HDO" bench nosuch
-    [ "$status" -eq 2 ] && [[ "$output" == *"nosuch"*"--list"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"nosuch"*"--list"* ]]
     run "$HDO" bench --threads 0
     [ "$status" -eq 2 ]
     run "$HDO" bench --seconds nan

@@ -12,7 +12,8 @@ gpt="--set model.name=transformer --set data.name=brackets --set data.positions=
 sha() { jq -r .params_sha256 "$1/summary.json"; }
 
 refused() { # refused CLASS
-    [ "$status" -eq 2 ] && [ -z "$output" ]
+    [ "$status" -eq 2 ]
+    [ -z "$output" ]
     [ "$stderr" = "hdo: error: class '$1': estimator 'complex-step' needs an analytic model, but 'mlp' has a kink (ReLU behind fc1); use forward, or take the slope of the active piece with --allow-piecewise (population.$1.allow_piecewise: true)" ]
 }
 
@@ -28,7 +29,8 @@ refused() { # refused CLASS
     "$HDO" run demo $small $zo $slow --set model.name=mlp --allow-piecewise -o a
     "$HDO" run demo $small $zo $slow --set model.name=mlp --set population.zo.allow_piecewise=true -o b
     "$HDO" run a/config.yaml -q -o c
-    [ "$(sha a)" = "$(sha b)" ] && [ "$(sha a)" = "$(sha c)" ]
+    [ "$(sha a)" = "$(sha b)" ]
+    [ "$(sha a)" = "$(sha c)" ]
     [ "$(grep -c 'allow_piecewise: true' a/config.yaml)" -eq 1 ]
     "$HDO" check demo -q $zo --set model.name=mlp --allow-piecewise --json --time 0.1 | jq -e '.agreement.complex_error < 1e-4'
     run "$HDO" run --resume a --allow-piecewise

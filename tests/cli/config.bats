@@ -18,10 +18,14 @@ bats_require_minimum_version 1.5.0
 }
 
 @test "check is silent for every preset" {
+    n=0
     for p in $("$HDO" run --help | sed -n 's/^Presets://p'); do
         run "$HDO" config check "$p"
-        [ "$status" -eq 0 ] && [ -z "$output" ]
+        [ "$status" -eq 0 ]
+        [ -z "$output" ]
+        n=$((n + 1))
     done
+    [ "$n" -eq "$(ls "$HDO_SOURCE/presets" | wc -l)" ]
 }
 
 @test "a setting without effect is refused, and both keys are named; a preset's is not" {
@@ -64,7 +68,9 @@ bats_require_minimum_version 1.5.0
 
 @test "help lists keys with bounds" {
     run "$HDO" config help population
-    [ "$status" -eq 0 ]; [[ "$output" == *"estimator"* ]] && [[ "$output" == *"momentum"* ]]
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"estimator"* ]]
+    [[ "$output" == *"momentum"* ]]
 }
 
 @test "doctor and version" {

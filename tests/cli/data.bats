@@ -116,12 +116,15 @@ nothing_left() { # only lock files may remain
 }
 
 @test "data get: the helper and the library agree on checksums" {
+    n=0
     for name in mnist cifar10; do
         run "$HDO" data list --json
         while read -r sum file; do
             [[ "$output" == *"\"name\": \"$file\", \"bytes\": "*"\"sha256\": \"$sum\""* ]]
+            n=$((n + 1))
         done < <("$HDO_LIBEXEC_DIR/hdo-data-get" --checksums "$name")
     done
+    [ "$n" -eq 10 ]
 }
 
 @test "data import: a folder without data, and one with wrong data" {

@@ -10,4 +10,8 @@ teardown() {
     cd /
     rm -rf "$TMP"
 }
+no_litter() { # FOLDER: no temporary file was left in it
+    [ -d "$1" ]
+    [ -z "$(find "$1" -name '*tmp*')" ]
+}
 small="--set steps=20 --set data.train=400 --set data.val=200 -q"

@@ -5,7 +5,8 @@ load helper
 
 @test "theory explains a quadratic without measuring" {
     run --separate-stderr "$HDO" theory theory-pair
-    [ "$status" -eq 0 ] && [ -z "$stderr" ]
+    [ "$status" -eq 0 ]
+    [ -z "$stderr" ]
     [[ "$output" == *"constants: certified"* ]]
     [[ "$output" == *"Strongly convex bounds"* && "$output" == *"Non-convex bound"* ]]
     [[ "$output" == *"Do the zeroth-order nodes help?"* ]]
@@ -26,7 +27,8 @@ load helper
 @test "theory --run holds measured curves against bounds and draws them" {
     run "$HDO" theory theory-pair --run --seeds 8 --set steps=200 -q -o f/pair
     [ "$status" -eq 0 ] || [[ "$output" == *"gnuplot"* ]]
-    [ -f f/pair-gamma.csv ] && [ -f f/pair-distance.gp ]
+    [ -f f/pair-gamma.csv ]
+    [ -f f/pair-distance.gp ]
     "$HDO" theory theory-pair --run --seeds 8 --set steps=200 -q --json > r.json
     jq -e '.violated == false and .seeds == 8 and .quantities.gamma.slack > 1' r.json
 }

@@ -1,37 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 — libFuzzer target: reading a configuration and writing it again.
  *
  * Any bytes may be refused, but only with a sentence, and then the configuration is as before. What loads must dump to
- * a text that loads again and dumps to the same text. Build: clang -fsanitize=fuzzer,address,undefined with
- * src/config and src/base/status.c, then -lyaml -lm.
+ * a text that loads again and dumps to the same text.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "config/options.h"
+#include "fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* Replaced by the library's own when that is linked in. */
-__attribute__((weak)) const char *const *hdo_names(const char *kind) {
-    (void)kind;
-    return NULL;
-}
-
-static void require(int ok, const char *what, const hdo_error *e) {
-    if (ok) return;
-    fprintf(stderr, "%s: %s\n", what, e->msg);
-    abort();
+static void require_said(bool ok, const char *what, const hdo_error *e) {
+    if (!ok) fprintf(stderr, "%s\n", e->msg);
+    require(ok, what);
 }
 
 /* The input as "key=value" for hdo_config_set, and as a population. */
 static void set_some(hdo_config *c, const uint8_t *data, size_t size, hdo_error *e) {
-    char *text = malloc(size + 1);
-    if (text == NULL) return;
-    memcpy(text, data, size);
-    text[size] = '\0';
-    char *value = strchr(text, '=');
+    char *text = text_of(data, size), *value = strchr(text, '=');
     if (value != NULL) {
         *value++ = '\0';
         (void)hdo_config_set(c, text, value, HDO_FROM_FLAG, e);
@@ -47,17 +29,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     c = before;
     hdo_status st = hdo_config_load_text(&c, "fuzz.yaml", (const char *)data, size, &e);
     if (st != HDO_OK) {
-        require(e.code == st && e.msg[0] != '\0', "failed without a sentence", &e);
-        require(memcmp(&c, &before, sizeof c) == 0, "failed, but changed the configuration", &e);
+        require_sentence(st, &e);
+        require_said(memcmp(&c, &before, sizeof c) == 0, "failed, but changed the configuration", &e);
         set_some(&c, data, size, &e);
     }
     char *first = hdo_config_dump(&c, size % 2 == 0);
     if (first == NULL) return 0;
     hdo_config_default(&again);
     st = hdo_config_load_text(&again, "dump.yaml", first, strlen(first), &e);
-    require(st == HDO_OK, "the dump does not load", &e);
+    require_said(st == HDO_OK, "the dump does not load", &e);
     char *plain = hdo_config_dump(&c, false), *second = hdo_config_dump(&again, false);
-    require(plain != NULL && second != NULL && strcmp(plain, second) == 0, "the dump loads to something else", &e);
+    require_said(plain != NULL && second != NULL && strcmp(plain, second) == 0, "the dump loads to something else", &e);
     free(first);
     free(plain);
     free(second);

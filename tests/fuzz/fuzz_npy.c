@@ -1,39 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 — libFuzzer target: NumPy arrays, a pair of inputs and labels.
- *
- * Any bytes may be refused, but only with a sentence; what is accepted must be consistent. Build: clang
- * -fsanitize=fuzzer,address,undefined with src/data, src/config, src/base, then -ljansson -lpng -lz -lyaml -lm.
- */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+/* SPDX-License-Identifier: Apache-2.0 — libFuzzer target: NumPy arrays, a pair of inputs and labels. */
 #include "data/data_impl.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* Replaced by the library's own when that is linked in. */
-__attribute__((weak)) const char *const *hdo_names(const char *kind) {
-    (void)kind;
-    return NULL;
-}
-
-static void require(int ok, const char *what) {
-    if (ok) return;
-    fprintf(stderr, "%s\n", what);
-    abort();
-}
-
-/* Every number finite, every label a class. */
-static void check_rows(const hdo_table *r) {
-    require(r->count > 0 && r->n_in > 0 && r->classes > 0, "accepted, but empty");
-    require((r->bytes != NULL) != (r->reals != NULL), "accepted, but neither bytes nor reals");
-    require(r->n_in == r->shape[0] * r->shape[1] * r->shape[2], "shape and n_in differ");
-    for (int64_t i = 0; i < r->count; i++) require(r->label[i] >= 0 && r->label[i] < r->classes, "label out of range");
-    double sum = 0;
-    for (int64_t i = 0; i < r->count * r->n_in; i++) sum += r->bytes != NULL ? r->bytes[i] : (double)r->reals[i];
-    require(sum == sum, "a number that is none");
-}
+#include "fuzz.h"
 
 /* First two bytes: where to cut the rest into inputs and labels. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -42,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const size_t rest = size - 2, cut = ((size_t)data[0] | (size_t)data[1] << 8) % (rest + 1);
     hdo_table r;
     hdo_status st = hdo__npy_parse(&r, data + 2, cut, data + 2 + cut, rest - cut, "inputs", "labels", &e);
-    require(st == HDO_OK || (e.code == st && e.msg[0] != 0), "failed without a sentence");
+    require_sentence(st, &e);
     if (st == HDO_OK) check_rows(&r);
     hdo__table_clear(&r);
     return 0;

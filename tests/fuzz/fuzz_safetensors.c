@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 — libFuzzer: any bytes as a safetensors file; what is accepted is read in full.
  */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "hdo/weights.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
     hdo_tensors *t;
-    hdo_error e;
-    if (hdo_tensors_parse(&t, data, len, &e) != HDO_OK) return 0;
+    hdo_error e = {HDO_OK, ""};
+    hdo_status st = hdo_tensors_parse(&t, data, len, &e);
+    require_sentence(st, &e);
+    if (st != HDO_OK) return 0;
     double sum = 0;
     for (int i = 0; i < hdo_tensors_count(t); i++) {
         const hdo_tensor_info *r = hdo_tensors_at(t, i);

@@ -1,0 +1,23 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A header needs no other one before it.
+load helper
+
+@test "every header compiles by itself" {
+    n=0
+    for h in "$HDO_SOURCE"/include/hdo/*.h; do
+        printf '#include <hdo/%s>\nint main(void) { return 0; }\n' "$(basename "$h")" > one.c
+        cc -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror -I "$HDO_SOURCE/include" -fsyntax-only one.c
+        n=$((n + 1))
+    done
+    [ "$n" -ge 10 ]
+    config=$(dirname "$HDO")/hdo_build.h
+    [ -f "$config" ]
+    for h in $(cd "$HDO_SOURCE/src" && find . -name '*.h' ! -path '*/mpi/*'); do # the plug-in's needs mpi.h
+        printf '#include "%s"\nint main(void) { return 0; }\n' "$h" > one.c
+        cc -std=c11 -D_POSIX_C_SOURCE=200809L -DHDO_ISA=portable -include "$config" -Wall -Wextra -Werror \
+            -I "$HDO_SOURCE/include" -I "$HDO_SOURCE/src" -fsyntax-only one.c
+        n=$((n + 1))
+    done
+    [ "$n" -ge 40 ]
+}
