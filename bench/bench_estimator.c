@@ -93,7 +93,7 @@ static void setup(work *w, const char *model, int C, int side, int B, float *in,
     hdo_config_default(&c);
     snprintf(c.model.name, sizeof c.model.name, "%s", model);
     ds = (hdo_dataset){.count = 60000, .n_in = C * side * side, .shape = {C, side, side}, .classes = 10};
-    hdo_problem p = {.config = &c, .train = &ds, .val = &ds, .n = 1};
+    hdo_objective_args p = {.config = &c, .train = &ds, .val = &ds, .n = 1};
     *w = (work){0};
     if (hdo__objective_find(model)->create(&p, &w->f, NULL) != HDO_OK) die("no objective");
     hdo__rng_normal(hdo__stream(1, HDO_RNG_TEST, 0, 0, 1), 0, (size_t)B * (size_t)ds.n_in, in);

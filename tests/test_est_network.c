@@ -11,7 +11,7 @@ enum { N = 400 };
 static void bench_network(bench *b, const char *model) {
     bench_config(b, model);
     b->shape = (hdo_dataset){.count = 1000, .n_in = 784, .shape = {1, 28, 28}, .classes = 10};
-    hdo_problem p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
+    hdo_objective_args p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
     hdo_error e = {0};
     if (hdo__network_create(&p, &b->f, &e) != HDO_OK) fail_msg("%s", e.msg);
     b->in = bench_get(4 * 784 * sizeof(float));

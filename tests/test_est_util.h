@@ -77,7 +77,7 @@ static inline void bench_quadratic(bench *b, int d) {
     b->config->model.smoothness = 2.0;
     b->config->model.convexity = 0.2;
     b->config->model.noise = 0.0;
-    hdo_problem p = {.config = b->config, .n = 4};
+    hdo_objective_args p = {.config = b->config, .n = 4};
     assert_int_equal(hdo__quadratic_create(&p, &b->f, NULL), HDO_OK);
     b->batch = (hdo_batch){.size = 1, .node = 0, .seed = 1, .train = true};
     bench_finish(b, 0.5f);
@@ -88,7 +88,7 @@ static inline void bench_logistic(bench *b, int features, int classes, int size,
     bench_config(b, l2 > 0.0 ? "logistic-l2" : "logistic");
     b->config->model.l2 = l2;
     b->shape = (hdo_dataset){.count = 1000, .n_in = features, .shape = {1, 1, features}, .classes = classes};
-    hdo_problem p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
+    hdo_objective_args p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
     assert_int_equal(hdo__logistic_create(&p, &b->f, NULL), HDO_OK);
     assert_true(size <= BENCH_BATCH_MAX);
     size_t row = (size_t)features;
@@ -107,7 +107,7 @@ static inline void bench_custom(bench *b, const char *layers, int features, int 
     bench_config(b, "custom");
     strcpy(b->config->model.layers, layers);
     b->shape = (hdo_dataset){.count = 1000, .n_in = features, .shape = {1, 1, features}, .classes = classes};
-    hdo_problem p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
+    hdo_objective_args p = {.config = b->config, .train = &b->shape, .val = &b->shape, .n = 4};
     hdo_error e = {0};
     if (hdo__network_create(&p, &b->f, &e) != HDO_OK) fail_msg("%s", e.msg);
     b->in = bench_get((size_t)size * (size_t)features * sizeof(float));

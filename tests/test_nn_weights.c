@@ -100,7 +100,7 @@ static void test_nn_weights_bad_files(void **state) {
 typedef struct fixture {
     hdo_config config;
     hdo_dataset data;
-    hdo_problem problem;
+    hdo_objective_args problem;
 } fixture;
 
 static void set_up(fixture *f, const char *model, int reading, int C, int H, int W, int vocab, int classes) {
@@ -113,7 +113,7 @@ static void set_up(fixture *f, const char *model, int reading, int C, int H, int
     f->config.model.input_size = 32;
     f->config.kernels.id = HDO_KERNELS_AUTO;
     f->data = (hdo_dataset){.n_in = C * H * W, .shape = {C, H, W}, .classes = classes, .vocab = vocab};
-    f->problem = (hdo_problem){.config = &f->config, .train = &f->data, .val = &f->data, .n = 1};
+    f->problem = (hdo_objective_args){.config = &f->config, .train = &f->data, .val = &f->data, .n = 1};
 }
 
 static hdo_objective *make(fixture *f) {

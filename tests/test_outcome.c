@@ -193,24 +193,24 @@ static void test_outcome_crops_belong_to_the_batch(void **state) {
     hdo_config_default(&c);
     c.data.augment = true;
     hdo_run *r = make(&c, NULL);
-    inner = r->train->ops;
+    inner = r->problem.train->ops;
     hdo_dataset_ops noting = *inner;
     noting.gather = gather_and_note;
-    r->train->ops = &noting;
+    r->problem.train->ops = &noting;
     hdo_arena *a = &r->team.arena[0];
     for (r->step = 0; r->step < 3; r->step++) {
         size_t mark = hdo__arena_mark(a);
-        hdo__run_batch(r, &r->classes[0], 1, r->step, a);
+        hdo__problem_batch(&r->problem, 1, r->classes[0].batch, r->step, r->step, a);
         hdo_stream ordinary = hdo__stream((uint64_t)c.seed, HDO_RNG_AUGMENT, 1, (uint64_t)r->step, 0);
         assert_true(seen.seed == ordinary.seed && seen.sub == ordinary.sub);
         assert_true(seen.step == ordinary.step && seen.who == ordinary.who);
-        hdo__run_batch(r, &r->classes[0], 1, INT64_C(0xF0000000), a);
+        hdo__problem_batch(&r->problem, 1, r->classes[0].batch, INT64_C(0xF0000000), r->step, a);
         hdo_stream first = seen;
-        hdo__run_batch(r, &r->classes[0], 1, INT64_C(0xF0000001), a);
+        hdo__problem_batch(&r->problem, 1, r->classes[0].batch, INT64_C(0xF0000001), r->step, a);
         assert_int_not_equal(first.step, seen.step);
         hdo__arena_rewind(a, mark);
     }
-    r->train->ops = inner;
+    r->problem.train->ops = inner;
     hdo_run_destroy(r);
 }
 

@@ -101,7 +101,7 @@ static float *row_of(const hdo_run *r, int i) {
 
 static void scatter(hdo_run *r) {
     for (int i = 0; i < r->rows.count; i++)
-        hdo__rng_normal(hdo__stream(7, HDO_RNG_INIT, (uint32_t)i, 0, 0), 0, r->objective->d, row_of(r, i));
+        hdo__rng_normal(hdo__stream(7, HDO_RNG_INIT, (uint32_t)i, 0, 0), 0, r->problem.objective->d, row_of(r, i));
 }
 
 /* sum over nodes of w_i x_i, divided by the sum of the weights; w_i = 1 / noise of its class, or 1 */
@@ -109,7 +109,7 @@ static void weighted_mean(const hdo_run *r, bool by_noise, double mean[D]) {
     double total = 0.0;
     memset(mean, 0, D * sizeof(double));
     for (int i = 0; i < r->rows.count; i++) {
-        double w = by_noise ? 1.0 / r->classes[hdo__class_of(r, i)].noise : 1.0;
+        double w = by_noise ? 1.0 / r->classes[hdo__problem_class(&r->problem, i)].noise : 1.0;
         total += w;
         for (int j = 0; j < D; j++) mean[j] += w * (double)row_of(r, i)[j];
     }

@@ -292,8 +292,8 @@ static void test_fingerprint_covers_everything(void **state) {
     base_config(&c, "logistic", "2fo+1zo");
     set(&c, "model.reading", "authors"); /* with batch-norm */
     hdo_run *r = make(&c);
-    size_t len = r->objective->d + r->objective->n_buf, ld = r->rows.ld;
-    assert_true(r->objective->n_buf > 0 && ld > len);
+    size_t len = r->problem.objective->d + r->problem.objective->n_buf, ld = r->rows.ld;
+    assert_true(r->problem.objective->n_buf > 0 && ld > len);
     hdo_run_fingerprint(r, hex);
     hdo_sha256 h;
     unsigned char digest[32];
@@ -302,7 +302,7 @@ static void test_fingerprint_covers_everything(void **state) {
     hdo__sha256_final(&h, digest);
     hdo__sha256_hex(digest, want);
     assert_string_equal(hex, want);
-    size_t at[] = {0, r->objective->d - 1, len - 1, 2 * ld, 2 * ld + len - 1, len}; /* the last lies between rows */
+    size_t at[] = {0, r->problem.objective->d - 1, len - 1, 2 * ld, 2 * ld + len - 1, len}; /* the last lies between rows */
     for (size_t k = 0; k < 6; k++) {
         float was = r->rows.X[at[k]];
         r->rows.X[at[k]] = was + 1.0f;

@@ -157,7 +157,7 @@ static void test_study_noise_matches_batches(void **state) {
         assert_int_equal(hdo__oracle_grad(&o, node, x, mean, NULL, &e), HDO_OK);
         for (int t = 0; t < 700; t++, n++) { /* many passes over 30 samples */
             double v = 0.0;
-            hdo__sampler_batch(s->run->shards, 5, node, t, batch, idx);
+            hdo__sampler_batch(s->run->problem.shards, 5, node, t, batch, idx);
             assert_int_equal(hdo__oracle_batch(&o, node, idx, batch, t, x, g, NULL, &e), HDO_OK);
             for (size_t j = 0; j < d; j++) v += (g[j] - mean[j]) * (g[j] - mean[j]);
             sum += v;

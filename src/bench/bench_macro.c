@@ -95,8 +95,9 @@ void hdo__bench_step(hdo_bench *b, const hdo_bench_case *c) {
         hdo__bench_skip(b, c, st, &e);
     } else {
         hdo_bench_row row = hdo__bench_row(c, b->threads);
-        double flops = hdo__bench_forward_flops(r->objective) * k->batch * 1e-9, d = (double)r->objective->d;
-        int n = snprintf(row.shape, sizeof row.shape, "d %zu, batch %d", r->objective->d, k->batch);
+        double flops = hdo__bench_forward_flops(r->problem.objective) * k->batch * 1e-9,
+               d = (double)r->problem.objective->d;
+        int n = snprintf(row.shape, sizeof row.shape, "d %zu, batch %d", r->problem.objective->d, k->batch);
         if (k->estimator.ops->zeroth) snprintf(row.shape + n, sizeof row.shape - (size_t)n, ", rv %d", k->estimator.rv);
         hdo__bench_time(b, hdo__bench_one_step, r, 3, &row);
         if (strcmp(name, "forward-sim") == 0) {
@@ -119,10 +120,10 @@ void hdo__bench_eval(hdo_bench *b, const hdo_bench_case *c) {
     hdo_run *r = open_run(b, c, b->asked);
     if (r == NULL) return;
     hdo_bench_row row = hdo__bench_row(c, b->threads);
-    int64_t samples = r->val != NULL ? r->val->count : 0;
-    snprintf(row.shape, sizeof row.shape, "d %zu, %lld samples", r->objective->d, (long long)samples);
+    int64_t samples = r->problem.val != NULL ? r->problem.val->count : 0;
+    snprintf(row.shape, sizeof row.shape, "d %zu, %lld samples", r->problem.objective->d, (long long)samples);
     hdo__bench_time(b, hdo__bench_one_evaluation, r, 3, &row);
-    hdo__bench_emit(b, &row, "GFLOP/s", 1e-9 * hdo__bench_forward_flops(r->objective) * (double)samples, "fma",
+    hdo__bench_emit(b, &row, "GFLOP/s", 1e-9 * hdo__bench_forward_flops(r->problem.objective) * (double)samples, "fma",
                     b->fma * b->threads);
     hdo_run_destroy(r);
 }
@@ -148,8 +149,9 @@ static void do_whole(void *p) {
         int64_t total = c->steps + c->warmup,
                 evaluations = 1 + (c->eval.every > 0 ? (total + c->eval.every - 1) / c->eval.every : 1);
         w->last = *hdo_run_last_row(r);
-        w->flops = 1e-9 * hdo__bench_forward_flops(r->objective) * (double)(r->val != NULL ? r->val->count : 0) *
-                   (double)evaluations * (double)(r->mixer.n + (c->eval.mean_model ? 1 : 0));
+        w->flops = 1e-9 * hdo__bench_forward_flops(r->problem.objective) *
+                   (double)(r->problem.val != NULL ? r->problem.val->count : 0) * (double)evaluations *
+                   (double)(r->mixer.n + (c->eval.mean_model ? 1 : 0));
     }
     hdo_run_destroy(r);
 }

@@ -20,12 +20,12 @@ hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_
     if (st == HDO_OK) st = hdo__lab_open(&lab, c, &o, e);
     if (st == HDO_OK) {
         memcpy(out->model, c->model.name, sizeof out->model);
-        memcpy(out->data, lab.train != NULL ? c->data.name : "none",
-               lab.train != NULL ? sizeof out->data : sizeof "none");
+        memcpy(out->data, lab.problem.train != NULL ? c->data.name : "none",
+               lab.problem.train != NULL ? sizeof out->data : sizeof "none");
         out->d = (int64_t)lab.f->d;
         out->live = (int64_t)hdo__objective_live(lab.f);
         out->n_buf = (int64_t)lab.f->n_buf;
-        out->n = lab.n;
+        out->n = lab.problem.n;
         out->n_tensors = lab.f->n_tensors;
         out->n_classes = c->n_classes;
         st = hdo__check_slopes(&lab, out, e);

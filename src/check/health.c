@@ -201,7 +201,7 @@ hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_ch
         (double)NAN;
 
     hdo_status st = HDO_OK;
-    int node = l->first[k] < l->n ? l->first[k] : 0;
+    int node = l->problem.class_first[k] < l->problem.n ? l->problem.class_first[k] : 0;
     if (l->f->ops->grad != NULL) st = data_noise(l, node, (int)cc->batch, &c->data_noise);
     hdo_batch batch = hdo__lab_batch(l, node, 0, (int)cc->batch);
     hdo_request q = {.batch = &batch, .x = l->x, .seed = (uint64_t)l->config->seed, .node = (uint32_t)node, .eta = lr};
@@ -225,8 +225,9 @@ hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_ch
     c->cosine_theory = cosine_theory(l, s, c->variance_theory);
     c->bias_bound = bias_bound(l, s, r, c->nu, c->grad_norm);
     learning_rates(cc, s, &r->curvature, c);
-    for (int i = l->first[k]; l->shards != NULL && i < l->first[k] + (int)cc->count; i++) {
-        int64_t held = hdo__shard_count(l->shards, i);
+    for (int i = l->problem.class_first[k]; l->problem.shards != NULL && i < l->problem.class_first[k] + (int)cc->count;
+         i++) {
+        int64_t held = hdo__shard_count(l->problem.shards, i);
         if (c->least_shard == 0 || held < c->least_shard) c->least_shard = held;
     }
     if (s->ops->zeroth && !s->ops->axes && c->data_noise > 0.0) { /* omega (1 + noise) = noise */

@@ -2,7 +2,7 @@
  *
  * The bench of `hdo check`: the user's objective, data and starting point, without a population. Parts of a check:
  *
- *   lab.c        data, shards, objective, batches          slopes.c   agreement of oracles, sweep over nu, curvature
+ *   lab.c        problem, estimators, batches               slopes.c   agreement of oracles, sweep over nu, curvature
  *   health.c     one class: bias, variance, time, memory    advice.c   what follows from the numbers, in words
  *   checkup.c    the whole                                  check_report.c  JSON and figure
  */
@@ -12,16 +12,14 @@
 #include "base/team.h"
 #include "estimator/estimator.h"
 #include "hdo/check.h"
+#include "problem/problem.h"
 
 typedef struct hdo_lab {
     const hdo_config *config;
     const hdo_check_options *options;
-    hdo_dataset *train, *val;
-    hdo_shards *shards;
-    hdo_objective *f;
-    int n; /* nodes */
+    hdo_problem problem;
+    hdo_objective *f; /* the problem's */
     hdo_estimator estimator[HDO_CLASSES_MAX];
-    int first[HDO_CLASSES_MAX]; /* first node of each class */
     hdo_team team;
     hdo_work work; /* with the whole team */
     float *x;      /* (d + n_buf) starting point */
@@ -29,9 +27,7 @@ typedef struct hdo_lab {
     float *v[3];   /* (d + n_buf) vectors in passing */
     double *mean;  /* (d) */
     int batch_max;
-    int64_t *idx;   /* (batch_max) */
-    int32_t *label; /* (batch_max) */
-    float *in;      /* (batch_max, n_in) */
+    hdo_arena batch; /* of hdo__lab_batch */
 } hdo_lab;
 
 hdo_status hdo__lab_open(hdo_lab *l, const hdo_config *c, const hdo_check_options *o, hdo_error *e);

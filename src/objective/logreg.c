@@ -258,7 +258,7 @@ static const hdo_objective_ops logistic_ops = {
     .evaluate = lr_evaluate,
 };
 
-hdo_status hdo__logistic_create(const hdo_problem *p, hdo_objective **out, hdo_error *e) {
+hdo_status hdo__logistic_create(const hdo_objective_args *p, hdo_objective **out, hdo_error *e) {
     const hdo_model_config *m = &p->config->model;
     if (p->train->vocab > 0) {
         return hdo__fail(e, HDO_E_UNSUPPORTED,

@@ -138,7 +138,7 @@ static const hdo_objective_ops network_ops = {
 
 /* ---- constructor ---- */
 
-static hdo_status build(const hdo_problem *p, hdo_net *net, hdo_error *e) {
+static hdo_status build(const hdo_objective_args *p, hdo_net *net, hdo_error *e) {
     const hdo_model_config *m = &p->config->model;
     bool authors = m->reading.id == HDO_READING_AUTHORS, custom = strcmp(m->name, "custom") == 0;
     const char *text = custom ? m->layers : hdo__model_text(m->name, authors);
@@ -185,7 +185,7 @@ static void tensors_of(const hdo_layout *t, hdo_tensor *out) {
     }
 }
 
-hdo_status hdo__network_create(const hdo_problem *p, hdo_objective **out, hdo_error *e) {
+hdo_status hdo__network_create(const hdo_objective_args *p, hdo_objective **out, hdo_error *e) {
     *out = NULL;
     if (p->train == NULL) return hdo__fail(e, HDO_E_CONFIG, "model.name: \"%s\" needs data.", p->config->model.name);
     const hdo_dataset *ds = p->train;

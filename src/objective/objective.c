@@ -9,7 +9,7 @@
 #include "objective/registry.h"
 
 /* The text's softmax regression has code of its own; the authors' adds batch-norm and a sigmoid and is a network. */
-static hdo_status logistic_create(const hdo_problem *p, hdo_objective **out, hdo_error *e) {
+static hdo_status logistic_create(const hdo_objective_args *p, hdo_objective **out, hdo_error *e) {
     bool authors = p->config->model.reading.id == HDO_READING_AUTHORS;
     return authors ? hdo__network_create(p, out, e) : hdo__logistic_create(p, out, e);
 }
@@ -21,24 +21,6 @@ const hdo_objective_entry hdo__objectives[] = {
     {"transformer", true, hdo__network_create},  {"custom", true, hdo__network_create},
     {"quadratic", false, hdo__quadratic_create}, {NULL, false, NULL},
 };
-
-void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, const hdo_stream *augment, void *in,
-                       int32_t *label) {
-    bool tokens = ds->vocab > 0;
-    float *real = tokens ? NULL : in;
-    int32_t *tok = tokens ? in : NULL;
-    ds->ops->gather(ds, idx, b->size, augment, real, tok, label);
-    b->in = real;
-    b->tok = tok;
-    b->label = label;
-}
-
-size_t hdo__batch_bytes(const hdo_dataset *ds, int batch) {
-    if (ds == NULL) return 0;
-    size_t B = (size_t)batch;
-    return hdo__arena_round(B * (size_t)ds->n_in * sizeof(float)) + hdo__arena_round(B * sizeof(int64_t)) +
-           hdo__arena_round(B * sizeof(int32_t));
-}
 
 const hdo_objective_entry *hdo__objective_find(const char *name) {
     for (const hdo_objective_entry *o = hdo__objectives; o->name != NULL; o++) {

@@ -18,25 +18,8 @@
 #include "base/split.h"
 #include "base/status.h"
 #include "base/team.h"
-#include "data/dataset.h"
+#include "data/batch.h"
 #include "hdo/config.h"
-
-typedef struct hdo_batch {
-    int size;             /* samples; 0 for objectives without data */
-    const float *in;      /* (size, n_in), or NULL */
-    const int32_t *tok;   /* (size, n_in) for token data, or NULL */
-    const int32_t *label; /* (size) */
-    int node;             /* whose loss f^i; -1: the population's f, without noise */
-    uint64_t seed;        /* address of noise and dropout masks together with node and step */
-    int64_t step;
-    bool train; /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
-} hdo_batch;
-
-/* Samples idx[0 .. b->size) of ds into in (size, n_in: floats or tokens) and label (size); points b at them. */
-void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, const hdo_stream *augment, void *in,
-                       int32_t *label);
-/* Arena bytes of a batch: its indices, labels and inputs. 0 without data. */
-size_t hdo__batch_bytes(const hdo_dataset *ds, int batch);
 
 typedef struct hdo_objective hdo_objective;
 
@@ -109,17 +92,17 @@ struct hdo_objective { /* first member of every implementation */
     int eval_batch;  /* how many samples */
 };
 
-/* What wiring knows when it builds an objective. Borrowed for the life of the objective. */
-typedef struct hdo_problem {
+/* What an objective is built from. Borrowed for its life. */
+typedef struct hdo_objective_args {
     const hdo_config *config;
     const hdo_dataset *train, *val; /* NULL for objectives without data */
     int n;                          /* nodes */
-} hdo_problem;
+} hdo_objective_args;
 
 typedef struct hdo_objective_entry { /* one line of the registry */
     const char *name;
     bool needs_data;
-    hdo_status (*create)(const hdo_problem *p, hdo_objective **out, hdo_error *e);
+    hdo_status (*create)(const hdo_objective_args *p, hdo_objective **out, hdo_error *e);
 } hdo_objective_entry;
 
 extern const hdo_objective_entry hdo__objectives[]; /* ends with name == NULL */

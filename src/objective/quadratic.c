@@ -194,7 +194,7 @@ static const hdo_objective_ops quadratic_ops = {
     .evaluate = quad_evaluate,
 };
 
-hdo_status hdo__quadratic_create(const hdo_problem *p, hdo_objective **out, hdo_error *e) {
+hdo_status hdo__quadratic_create(const hdo_objective_args *p, hdo_objective **out, hdo_error *e) {
     const hdo_model_config *m = &p->config->model;
     if (m->convexity > m->smoothness) {
         return hdo__fail(e, HDO_E_CONFIG, "model.convexity (%g) is larger than model.smoothness (%g)", m->convexity,

@@ -4,7 +4,7 @@
 
 #include "objective/objective.h"
 
-hdo_status hdo__quadratic_create(const hdo_problem *p, hdo_objective **out, hdo_error *e);
-hdo_status hdo__logistic_create(const hdo_problem *p, hdo_objective **out, hdo_error *e);
+hdo_status hdo__quadratic_create(const hdo_objective_args *p, hdo_objective **out, hdo_error *e);
+hdo_status hdo__logistic_create(const hdo_objective_args *p, hdo_objective **out, hdo_error *e);
 
 #endif

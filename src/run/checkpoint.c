@@ -35,13 +35,14 @@ typedef struct piece { /* one tensor of the file and where it lives in memory */
 } piece;
 
 static int pieces_of(hdo_run *r, piece *p) {
-    size_t len = (r->objective->d + r->objective->n_buf) * sizeof(float), ld = r->rows.ld * sizeof(float);
+    size_t len = (r->problem.objective->d + r->problem.objective->n_buf) * sizeof(float),
+           ld = r->rows.ld * sizeof(float);
     int n = 0;
     p[n++] = (piece){"params", "F32", r->rows.X, len, ld, true};
     p[n++] = (piece){"batches", "I64", r->batches, sizeof(int64_t), sizeof(int64_t), true};
     p[n++] = (piece){"g2", "F64", &r->result[r->rows.first].g2, sizeof(double), sizeof *r->result, true};
     if (r->momentum != NULL)
-        p[n++] = (piece){"momentum", "F32", r->momentum, r->objective->d * sizeof(float), ld, true};
+        p[n++] = (piece){"momentum", "F32", r->momentum, r->problem.objective->d * sizeof(float), ld, true};
     if (r->churn.active) p[n++] = (piece){"away", "U8", r->churn.away, (size_t)r->mixer.n, 0, false};
     if (r->clock_s != NULL) p[n++] = (piece){"clock", "F64", r->clock_s, (size_t)r->mixer.n * sizeof(double), 0, false};
     if (r->y != NULL) p[n++] = (piece){"weighted", "F32", r->y, len, 0, false};

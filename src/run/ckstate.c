@@ -57,10 +57,10 @@ void hdo__run_hash_inputs(hdo_run *r) {
 }
 
 void hdo__state_head_of(const hdo_run *r, hdo_state_head *h) {
-    *h = (hdo_state_head){.step = r->step, .n = r->mixer.n, .d = (int64_t)r->objective->d};
+    *h = (hdo_state_head){.step = r->step, .n = r->mixer.n, .d = (int64_t)r->problem.objective->d};
     memcpy(h->run_id, r->run_id, sizeof h->run_id);
-    if (r->train != NULL) memcpy(h->train_sha256, r->train->sha256, sizeof h->train_sha256);
-    if (r->val != NULL) memcpy(h->val_sha256, r->val->sha256, sizeof h->val_sha256);
+    if (r->problem.train != NULL) memcpy(h->train_sha256, r->problem.train->sha256, sizeof h->train_sha256);
+    if (r->problem.val != NULL) memcpy(h->val_sha256, r->problem.val->sha256, sizeof h->val_sha256);
     memcpy(h->inputs_sha256, r->inputs_sha256, sizeof h->inputs_sha256);
 }
 

@@ -9,7 +9,7 @@
 _Static_assert(sizeof((hdo_fate){0}.lost) / sizeof(int) == HDO_CLASSES_MAX, "one count a class");
 
 static double rate_of(const hdo_run *r, int node, uint32_t steps) {
-    return hdo__schedule_lr(&r->classes[hdo__class_of(r, node)].schedule, (int64_t)steps - 1);
+    return hdo__schedule_lr(&r->classes[hdo__problem_class(&r->problem, node)].schedule, (int64_t)steps - 1);
 }
 
 /* Length of the node's newest own step. */
@@ -35,7 +35,8 @@ static void add_norm(void *ctx, void *v, size_t first, size_t count) {
     int i = r->fate.first - r->rows.first;
     (void)first;
     (void)count;
-    if (i >= 0 && i < r->rows.count) *(double *)v += hdo__sumsq(r->objective->d, r->rows.X + (size_t)i * r->rows.ld);
+    if (i >= 0 && i < r->rows.count)
+        *(double *)v += hdo__sumsq(r->problem.objective->d, r->rows.X + (size_t)i * r->rows.ld);
 }
 
 static hdo_status record(hdo_run *r, hdo_fate_what what, int node, double loss, hdo_error *e) {
@@ -111,7 +112,7 @@ hdo_status hdo__fate_row(hdo_run *r, hdo_error *e) {
         double loss = r->metrics.all[i].loss;
         if (loss <= limit) continue;
         lost++;
-        r->fate.lost[hdo__class_of(r, i)]++;
+        r->fate.lost[hdo__problem_class(&r->problem, i)]++;
         if (worst < 0 || !(loss <= r->metrics.all[worst].loss)) worst = i;
     }
     if (lost == 0 && r->stop != HDO_DIVERGED) r->fate.what = HDO_FATE_NONE; /* it came back */
@@ -147,7 +148,7 @@ void hdo__fate_put(hdo_json *j, const hdo_run *r) {
     hdo__json_text(j, "what", what_name(f->what));
     hdo__json_int(j, "step", f->step);
     hdo__json_int(j, "node", f->node);
-    hdo__json_text(j, "class", r->config.population[hdo__class_of(r, f->node)].name);
+    hdo__json_text(j, "class", r->config.population[hdo__problem_class(&r->problem, f->node)].name);
     hdo__json_real(j, "loss", f->loss);
     hdo__json_real(j, "limit", hdo__run_loss_limit(r));
     hdo__json_real(j, "start_loss", r->start_loss);
@@ -155,7 +156,7 @@ void hdo__fate_put(hdo_json *j, const hdo_run *r) {
     hdo__json_text(j, "why", reason(f));
     hdo__json_object(j, "first");
     hdo__json_int(j, "node", f->first);
-    hdo__json_text(j, "class", r->config.population[hdo__class_of(r, f->first)].name);
+    hdo__json_text(j, "class", r->config.population[hdo__problem_class(&r->problem, f->first)].name);
     hdo__json_int(j, "step", (int64_t)t->steps - 1);
     hdo__json_real(j, "g_norm", t->g);
     hdo__json_real(j, "g_norm_before", t->before > 0.0 ? t->before : (double)NAN);

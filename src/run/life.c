@@ -33,12 +33,6 @@ void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) {
     }
 }
 
-int hdo__class_of(const hdo_run *r, int node) {
-    int k = 0;
-    while (k + 1 < r->n_classes && node >= r->classes[k + 1].first) k++;
-    return k;
-}
-
 hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e) {
     *out = NULL;
     hdo_status st = hdo_config_check(c, e);
@@ -86,10 +80,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__team_clear(&r->team);
     hdo__metrics_clear(&r->metrics);
     hdo__mixer_clear(&r->mixer);
-    hdo__objective_destroy(r->objective);
-    if (r->shards != NULL) hdo__shards_destroy(r->shards);
-    hdo__dataset_destroy(r->train);
-    hdo__dataset_destroy(r->val);
+    hdo__problem_close(&r->problem);
     if (r->transport != NULL) r->transport->ops->destroy(r->transport);
     hdo__free(r->momentum);
     hdo__free(r->batches);
@@ -110,16 +101,16 @@ void hdo_run_destroy(hdo_run *r) {
 void hdo_run_describe(const hdo_run *r, hdo_run_info *info) {
     int pairs = r->mixer.ops->match == NULL ? 0 : r->mixer.ops->all_step ? r->mixer.n / 2 : 1;
     *info = (hdo_run_info){.n = r->mixer.n,
-                           .d = (int64_t)r->objective->d,
-                           .n_buf = (int64_t)r->objective->n_buf,
+                           .d = (int64_t)r->problem.objective->d,
+                           .n_buf = (int64_t)r->problem.objective->n_buf,
                            .total_steps = r->config.warmup + r->config.steps,
                            .threads = r->team.threads,
                            .state_bytes =
                                (size_t)r->rows.count * r->rows.ld * sizeof(float) * (r->momentum != NULL ? 2 : 1),
                            .scratch_bytes = r->team.arena[0].size * (size_t)r->team.threads,
                            .bytes_per_step = 2 * (int64_t)pairs * (int64_t)(r->rows.len * sizeof(float)),
-                           .train_samples = r->train != NULL ? r->train->count : 0,
-                           .val_samples = r->val != NULL ? r->val->count : 0};
+                           .train_samples = r->problem.train != NULL ? r->problem.train->count : 0,
+                           .val_samples = r->problem.val != NULL ? r->problem.val->count : 0};
 }
 
 int hdo_run_rank(const hdo_run *r) {
@@ -134,7 +125,7 @@ int64_t hdo_run_step(const hdo_run *r) {
 
 const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d) {
     if (node < r->rows.first || node >= r->rows.first + r->rows.count) return NULL;
-    if (d != NULL) *d = r->objective->d;
+    if (d != NULL) *d = r->problem.objective->d;
     return r->rows.X + (size_t)(node - r->rows.first) * r->rows.ld;
 }
 
@@ -143,7 +134,7 @@ void hdo__run_hash_rows(void *ctx, void *v, size_t first, size_t count) {
     const hdo_run *r = ctx;
     (void)first;
     (void)count;
-    size_t len = (r->objective->d + r->objective->n_buf) * sizeof(float);
+    size_t len = (r->problem.objective->d + r->problem.objective->n_buf) * sizeof(float);
     for (int i = 0; i < r->rows.count; i++) hdo__sha256_update(v, r->rows.X + (size_t)i * r->rows.ld, len);
 }
 

@@ -28,8 +28,7 @@ bool hdo__run_wants_noise(const hdo_run *r) {
 
 static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int64_t number, hdo_work *w, float *g) {
     size_t mark = hdo__arena_mark(w->arena);
-    hdo_batch b = hdo__run_batch(r, c, node, FAR_STEP + number, w->arena);
-    b.step = FAR_STEP + number;
+    hdo_batch b = hdo__problem_batch(&r->problem, node, c->batch, FAR_STEP + number, FAR_STEP + number, w->arena);
     hdo_request q = {.batch = &b,
                      .x = r->rows.X + (size_t)(node - r->rows.first) * r->rows.ld,
                      .seed = (uint64_t)r->config.seed,
@@ -39,7 +38,7 @@ static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int6
                      .hurry = r->undo.X != NULL ? r->hooks.hurry : NULL,
                      .hurry_ctx = r->hooks.ctx};
     hdo_estimate_info info = {0};
-    hdo_status st = hdo__estimate(&c->estimator, r->objective, &q, w, g, &info);
+    hdo_status st = hdo__estimate(&c->estimator, r->problem.objective, &q, w, g, &info);
     hdo__arena_rewind(w->arena, mark);
     return st;
 }
@@ -48,8 +47,8 @@ static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int6
 static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][NODES]) {
     hdo_work w = {&r->team.arena[0], &r->team};
     size_t mark = hdo__arena_mark(w.arena);
-    float *g = hdo__arena_floats(w.arena, r->objective->d + r->objective->n_buf);
-    float *h = hdo__arena_floats(w.arena, r->objective->d + r->objective->n_buf);
+    float *g = hdo__arena_floats(w.arena, r->problem.objective->d + r->problem.objective->n_buf);
+    float *h = hdo__arena_floats(w.arena, r->problem.objective->d + r->problem.objective->n_buf);
     hdo_status st = HDO_OK;
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
@@ -59,7 +58,7 @@ static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][NODES]) {
             for (int p = 0; p < PAIRS && st == HDO_OK; p++) {
                 st = estimate(r, c, k, node, 2 * p, &w, g);
                 if (st == HDO_OK) st = estimate(r, c, k, node, 2 * p + 1, &w, h);
-                sum[k][i] += 0.5 * hdo__distsq(r->objective->d, g, h) / PAIRS;
+                sum[k][i] += 0.5 * hdo__distsq(r->problem.objective->d, g, h) / PAIRS;
             }
         }
     }

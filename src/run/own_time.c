@@ -34,7 +34,8 @@ void hdo__run_evaluate_own(hdo_run *r) {
     hdo_rows copy = r->rows;
     copy.X = r->seen;
     for (int i = 0; i < copy.count; i++)
-        hdo__async_read(r->async, i, r->objective->d + r->objective->n_buf, r->seen + (size_t)i * copy.ld);
+        hdo__async_read(r->async, i, r->problem.objective->d + r->problem.objective->n_buf,
+                        r->seen + (size_t)i * copy.ld);
     hdo_async_part p = {.step = r->step,
                         .train_loss = r->train_loss,
                         .mg = r->mg,
@@ -99,7 +100,7 @@ hdo_status hdo__run_own_step(hdo_run *r, hdo_error *e) {
         if (x0 != NULL) memcpy(r->start, r->rows.X, r->rows.ld * sizeof(float));
         hdo_async_setup s = {.deadline_s = r->config.mpi.deadline_s,
                              .x0 = x0,
-                             .d = r->objective->d,
+                             .d = r->problem.objective->d,
                              .eval_every = r->config.eval.every,
                              .steps = r->config.warmup + r->config.steps};
         st = hdo__async_create(&r->async, r->transport, &r->rows, &s, e);

@@ -277,7 +277,7 @@ hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t sc
     if (need <= limit || !(limit > 0.0)) return HDO_OK;
     int back = 0;
     for (int i = t->first; i < t->first + t->count; i++)
-        back += reverse_mode(&r->config.population[hdo__class_of(r, i)]);
+        back += reverse_mode(&r->config.population[hdo__problem_class(&r->problem, i)]);
     return hdo__fail(
         e, HDO_E_MEMORY,
         "rank %d (host %s) needs %.1f MB for its %d nodes, %d of which back-propagate (models %.1f, scratch "

@@ -36,7 +36,7 @@ hdo_status hdo__run_put_row(hdo_run *r, hdo_error *e) {
 double hdo__run_loss_limit(const hdo_run *r) {
     const hdo_choice *c = &r->config.stop.diverged;
     if (c->id == HDO_NUMBER) return c->arg;
-    double start = r->start_loss, usual = r->objective->usual_loss;
+    double start = r->start_loss, usual = r->problem.objective->usual_loss;
     return isfinite(start) ? start + c->arg * fmax(fabs(start), usual) : (double)INFINITY;
 }
 

@@ -16,6 +16,7 @@
 #include "estimator/estimator.h"
 #include "hdo/run.h"
 #include "metrics/metrics.h"
+#include "problem/problem.h"
 #include "run/async.h"
 #include "run/fate.h"
 #include "sink/sink.h"
@@ -56,9 +57,7 @@ struct hdo_run {
     hdo_config config;
     hdo_hooks hooks;
     hdo_transport *transport;
-    hdo_dataset *train, *val;
-    hdo_shards *shards;
-    hdo_objective *objective;
+    hdo_problem problem;
     int n_classes;
     hdo_class classes[HDO_CLASSES_MAX];
     hdo_mixer mixer;
@@ -125,7 +124,6 @@ struct hdo_run {
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
 void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
-int hdo__class_of(const hdo_run *r, int node);
 
 /* A step of all nodes (step.c), and its parts, which a step in the rank's own time (own_time.c) is made of too. */
 hdo_status hdo__run_step(hdo_run *r, hdo_error *e);
@@ -138,8 +136,6 @@ void hdo__run_evaluate_own(hdo_run *r);
 hdo_status hdo__run_put_row(hdo_run *r, hdo_error *e); /* r->row, to sinks and hooks */
 hdo_stop hdo__run_judge_row(const hdo_run *r);         /* what r->row means for the run */
 double hdo__run_loss_limit(const hdo_run *r);          /* a mean loss above it counts as diverged */
-
-hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a);
 
 bool hdo__run_due(const hdo_run *r); /* is an evaluation due at this step? */
 

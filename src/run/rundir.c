@@ -123,8 +123,8 @@ char *hdo_run_summary(const hdo_run *r) {
     if (r->stop == HDO_DIVERGED) hdo__fate_put(&j, r);
     hdo__json_text(&j, "name", r->config.name);
     hdo__json_text(&j, "model", r->config.model.name);
-    hdo__json_text(&j, "data", r->train != NULL ? r->config.data.name : "none");
-    hdo__json_int(&j, "d", (int64_t)r->objective->d);
+    hdo__json_text(&j, "data", r->problem.train != NULL ? r->config.data.name : "none");
+    hdo__json_int(&j, "d", (int64_t)r->problem.objective->d);
     hdo__json_int(&j, "n", r->mixer.n);
     put_classes(&j, r);
     hdo__json_int(&j, "seed", r->config.seed);
@@ -202,11 +202,11 @@ static hdo_status write_manifest(const hdo_run *r, const char *path, const char 
     hdo__json_text(&j, "command", command_line);
     hdo__json_text(&j, "run_id", r->run_id);
     hdo__json_int(&j, "seed", r->config.seed);
-    hdo__json_int(&j, "d", (int64_t)r->objective->d);
+    hdo__json_int(&j, "d", (int64_t)r->problem.objective->d);
     hdo__json_int(&j, "n", r->mixer.n);
     hdo__json_object(&j, "data");
-    hdo__json_text(&j, "train_sha256", r->train != NULL ? r->train->sha256 : NULL);
-    hdo__json_text(&j, "val_sha256", r->val != NULL ? r->val->sha256 : NULL);
+    hdo__json_text(&j, "train_sha256", r->problem.train != NULL ? r->problem.train->sha256 : NULL);
+    hdo__json_text(&j, "val_sha256", r->problem.val != NULL ? r->problem.val->sha256 : NULL);
     hdo__json_end(&j, '}');
     put_mixing(&j, r);
     put_host(&j, r);

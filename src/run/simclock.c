@@ -9,7 +9,7 @@
 
 /* Seconds an exchange takes on the node's side. */
 static double exchange_s(const hdo_run *r, int node) {
-    const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
+    const hdo_class_config *c = &r->config.population[hdo__problem_class(&r->problem, node)];
     double bytes = (double)(r->rows.len * sizeof(float));
     return c->latency_s + (c->bandwidth > 0.0 ? bytes / c->bandwidth : 0.0);
 }
@@ -27,7 +27,7 @@ void hdo__run_advance_clocks(hdo_run *r, const hdo_plan *plan) {
     if (r->clock_s == NULL) return;
     for (int k = 0; k < r->n_active; k++) {
         int node = r->active[k];
-        const hdo_class_config *c = &r->config.population[hdo__class_of(r, node)];
+        const hdo_class_config *c = &r->config.population[hdo__problem_class(&r->problem, node)];
         const hdo_node_result *res = &r->result[node];
         r->clock_s[node] +=
             (double)res->forward * c->forward_s + (double)res->backward * c->backward_s + (double)res->jvp * c->jvp_s;

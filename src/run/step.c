@@ -17,30 +17,15 @@ enum { NODES_PER_TASK = 64, MANY_NODES = 8192 }; /* with very many nodes a task 
 
 /* ---- the local step of one node ---- */
 
-/* Batch number `number` of the node's endless shuffled passes over its shard. Crops and flips belong to the batch, not
- * to the step: two batches of one step (noise.c) have crops of their own. */
-hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a) {
-    hdo_batch b = {.size = c->batch, .node = node, .seed = (uint64_t)r->config.seed, .step = r->step, .train = true};
-    if (r->train == NULL) return b;
-    size_t B = (size_t)c->batch;
-    int64_t *idx = hdo__arena_take(a, B * sizeof(int64_t));
-    int32_t *label = hdo__arena_take(a, B * sizeof(int32_t));
-    void *in = hdo__arena_take(a, B * (size_t)r->train->n_in * sizeof(float));
-    hdo__sampler_batch(r->shards, (uint64_t)r->config.seed, node, number, c->batch, idx);
-    hdo_stream augment = hdo__stream((uint64_t)r->config.seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)number, 0);
-    hdo__batch_gather(&b, r->train, idx, r->config.data.augment ? &augment : NULL, in, label);
-    return b;
-}
-
 static void local_step(hdo_run *r, int node, hdo_work *w) {
-    int i = node - r->rows.first, k = hdo__class_of(r, node);
+    int i = node - r->rows.first, k = hdo__problem_class(&r->problem, node);
     const hdo_class *c = &r->classes[k];
     hdo_node_result *res = &r->result[node];
     float *x = r->rows.X + (size_t)i * r->rows.ld;
     float *mom = c->update.momentum > 0.0 ? r->momentum + (size_t)i * r->rows.ld : NULL;
-    size_t mark = hdo__arena_mark(w->arena), d = r->objective->d, n_buf = r->objective->n_buf;
+    size_t mark = hdo__arena_mark(w->arena), d = r->problem.objective->d, n_buf = r->problem.objective->n_buf;
 
-    hdo_batch batch = hdo__run_batch(r, c, node, r->batches[i], w->arena);
+    hdo_batch batch = hdo__problem_batch(&r->problem, node, c->batch, r->batches[i], r->step, w->arena);
     float *g = hdo__arena_floats(w->arena, d + n_buf);
     float *copy = NULL; /* asynchronous: others may change the row meanwhile */
     if (r->async != NULL) {
@@ -56,8 +41,9 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
                      .hurry = r->undo.X != NULL ? r->hooks.hurry : NULL,
                      .hurry_ctx = r->hooks.ctx};
     hdo_estimate_info info = {0};
-    res->status = hdo__request_given_up(&q) ? HDO_E_STOPPED
-                                            : c->estimator.ops->estimate(&c->estimator, r->objective, &q, w, g, &info);
+    res->status = hdo__request_given_up(&q)
+                      ? HDO_E_STOPPED
+                      : c->estimator.ops->estimate(&c->estimator, r->problem.objective, &q, w, g, &info);
     res->loss = info.loss;
     res->forward = info.forward;
     res->backward = info.backward;
@@ -68,7 +54,7 @@ static void local_step(hdo_run *r, int node, hdo_work *w) {
         bool checked = r->async != NULL && hdo__async_checked(r->async);
         if (r->async != NULL) hdo__async_lock(r->async, i);
         if (checked) memcpy(copy, x, d * sizeof(float));
-        res->g2 = hdo__update_apply(&c->update, d, r->objective->idle, r->lr[k], x, g, mom, w);
+        res->g2 = hdo__update_apply(&c->update, d, r->problem.objective->idle, r->lr[k], x, g, mom, w);
         if (n_buf > 0) memcpy(x + d, g + d, n_buf * sizeof(float));
         if (r->async != NULL) hdo__async_unlock(r->async, i, checked ? copy : NULL);
     }
@@ -108,8 +94,8 @@ static void average_task(void *p, int task, hdo_work *w) {
             local = other;
             other = swap;
         }
-        double wl = 1.0 / r->classes[hdo__class_of(r, local)].noise,
-               wo = 1.0 / r->classes[hdo__class_of(r, other)].noise;
+        double wl = 1.0 / r->classes[hdo__problem_class(&r->problem, local)].noise,
+               wo = 1.0 / r->classes[hdo__problem_class(&r->problem, other)].noise;
         hdo__average_weighted(r->rows.len, wl / (wl + wo), r->mine[k], wo / (wl + wo), r->peer[k]);
     }
 }
@@ -183,7 +169,7 @@ static hdo_status add_to_weighted_average(hdo_run *r, hdo_error *e) {
     if (st != HDO_OK) return st;
     double rate = r->config.eval.weighted, t = (double)(r->step + 1);
     double w = rate < 1.0 ? -rate / expm1(t * log1p(-rate)) : 1.0;
-    size_t len = r->objective->d + r->objective->n_buf;
+    size_t len = r->problem.objective->d + r->problem.objective->n_buf;
     for (size_t j = 0; j < len; j++) r->y[j] = (float)((double)r->y[j] + w * (r->metrics.mu[j] - (double)r->y[j]));
     return HDO_OK;
 }
@@ -225,12 +211,13 @@ static hdo_status mix(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
 /* Nodes that come back with a fresh model get the common start again. */
 static void churn(hdo_run *r) {
     int n = hdo__churn_step(&r->churn, r->step, r->returned);
-    size_t len = r->objective->d + r->objective->n_buf;
+    size_t len = r->problem.objective->d + r->problem.objective->n_buf;
     for (int k = 0; k < n && r->fresh != NULL; k++) {
         int i = r->returned[k] - r->rows.first;
         if (i < 0 || i >= r->rows.count) continue;
         memcpy(r->rows.X + (size_t)i * r->rows.ld, r->fresh, len * sizeof(float));
-        if (r->momentum != NULL) memset(r->momentum + (size_t)i * r->rows.ld, 0, r->objective->d * sizeof(float));
+        if (r->momentum != NULL)
+            memset(r->momentum + (size_t)i * r->rows.ld, 0, r->problem.objective->d * sizeof(float));
     }
 }
 

@@ -26,9 +26,9 @@ static double directions_of(const hdo_class *c, size_t d) {
 bool hdo__run_steps_are_long(const hdo_run *r) {
     double numbers = 0.0;
     for (int k = 0; k < r->n_classes; k++) {
-        double directions = directions_of(&r->classes[k], r->objective->d);
+        double directions = directions_of(&r->classes[k], r->problem.objective->d);
         if (directions < MANY_DIRECTIONS) continue;
-        numbers += (double)r->classes[k].count * directions * (double)r->objective->d;
+        numbers += (double)r->classes[k].count * directions * (double)r->problem.objective->d;
     }
     return r->hooks.hurry != NULL && !r->config.mpi.async && numbers >= LONG_STEP;
 }

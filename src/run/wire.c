@@ -10,7 +10,6 @@
 
 #include "base/arena.h"
 #include "base/sha256.h"
-#include "objective/weights.h"
 #include "run/run_internal.h"
 
 static void warn(void *ctx, const char *message) {
@@ -48,26 +47,6 @@ static hdo_status wire_transport(hdo_run *r, int n, hdo_error *e) {
     st = hdo__run_spread(&r->config, r->transport, e);
     if (st != HDO_OK && r->transport->rank != 0) hdo__fail(e, st, "%s", ""); /* all ranks found the same: one says it */
     return st;
-}
-
-static hdo_status wire_data(hdo_run *r, hdo_error *e) {
-    const hdo_objective_entry *entry = hdo__objective_find(r->config.model.name);
-    if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", r->config.model.name);
-    if (entry->needs_data) {
-        hdo_status st = hdo__data_open(&r->config.data, &r->train, &r->val, e);
-        if (st != HDO_OK) return st;
-        if (r->train == NULL) {
-            return hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", r->config.model.name);
-        }
-        int64_t count[HDO_CLASSES_MAX];
-        for (int k = 0; k < r->config.n_classes; k++) count[k] = r->config.population[k].count;
-        st = hdo__shards_create(&r->shards, &r->config.data.split, (uint64_t)r->config.seed, r->config.n_classes, count,
-                                r->train, e);
-        if (st != HDO_OK) return st;
-        if (!r->config.data.reshuffle) hdo__shards_fix_order(r->shards);
-    }
-    hdo_problem p = {.config = &r->config, .train = r->train, .val = r->val, .n = r->transport->n};
-    return entry->create(&p, &r->objective, e);
 }
 
 /* The theorem's rate: eta = 4 n log T / (T ell) with T interactions, or 8 log T / (T ell) with T matchings. */
@@ -110,7 +89,7 @@ static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
         const hdo_estimator_ops *ops = hdo__estimator_find(cc->estimator);
         if (ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "estimator '%s' does not exist", cc->estimator);
         c->estimator = hdo__estimator_make(ops, cc);
-        hdo_status st = hdo__estimator_check(&c->estimator, r->objective, cc->name, e);
+        hdo_status st = hdo__estimator_check(&c->estimator, r->problem.objective, cc->name, e);
         if (st != HDO_OK) return st;
         st = wire_rate(r, c, cc, e);
         if (st != HDO_OK) return st;
@@ -128,9 +107,9 @@ static size_t scratch_bytes(const hdo_run *r) {
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
         if (c->first + c->count <= r->rows.first || c->first >= r->rows.first + r->rows.count) continue; /* none here */
-        size_t need = row + hdo__batch_bytes(r->train, c->batch) +
-                      hdo__estimator_work_bytes(&c->estimator, r->objective, c->batch) +
-                      hdo__update_work_bytes(r->objective->d);
+        size_t need = row + hdo__problem_batch_bytes(&r->problem, c->batch) +
+                      hdo__estimator_work_bytes(&c->estimator, r->problem.objective, c->batch) +
+                      hdo__update_work_bytes(r->problem.objective->d);
         if (need > most) most = need;
     }
     return most;
@@ -190,28 +169,6 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     return HDO_OK;
 }
 
-/* model.weights: tensors by name over the random start; says what was loaded, skipped and initialised. */
-static hdo_status load_weights(hdo_run *r, float *x, hdo_error *e) {
-    const char *path = r->config.model.weights;
-    hdo_weights_report report = {0};
-    hdo_tensors *t = NULL;
-    hdo_status st = hdo_tensors_open(&t, path, e);
-    if (st != HDO_OK) {
-        hdo__error_prefix(e, "model.weights");
-        return st;
-    }
-    st = hdo__weights_load(r->objective, t, r->train != NULL ? r->train->classes : 0, x, &report, e);
-    hdo_tensors_close(t);
-    if (st != HDO_OK) {
-        hdo__error_prefix(e, "model.weights: %s", path);
-        return st;
-    }
-    hdo__run_log(r, HDO_LOG_INFO, "weights from %s: %d tensors loaded (%zu numbers), %d initialised, %d skipped%s%s",
-                 path, report.loaded, report.numbers, report.initialised, report.skipped,
-                 report.text[0] != '\0' ? "\n" : "", report.text);
-    return HDO_OK;
-}
-
 /* resnet18 is there to be fine-tuned; from a random start it is another experiment. */
 static void say_random_start(hdo_run *r) {
     if (strcmp(r->config.model.name, "resnet18") != 0 || r->config.data.pretext.id != HDO_PRETEXT_NONE) return;
@@ -226,15 +183,18 @@ static void say_random_start(hdo_run *r) {
 
 /* All nodes start at the same random point (HDO, section 3), or from a file of weights. */
 static hdo_status init_models(hdo_run *r, hdo_error *e) {
-    hdo_status st = r->objective->ops->init(r->objective, (uint64_t)r->config.seed, r->rows.X);
-    if (st != HDO_OK) return hdo__fail(e, st, "the initial model could not be made");
+    hdo_weights_report report = {0};
+    hdo_status st = hdo__problem_start(&r->problem, r->rows.X, &report, e);
+    if (st != HDO_OK) return st;
     if (r->config.model.weights[0] != '\0') {
-        st = load_weights(r, r->rows.X, e);
+        hdo__run_log(r, HDO_LOG_INFO,
+                     "weights from %s: %d tensors loaded (%zu numbers), %d initialised, %d skipped%s%s",
+                     r->config.model.weights, report.loaded, report.numbers, report.initialised, report.skipped,
+                     report.text[0] != '\0' ? "\n" : "", report.text);
     } else if (r->transport->rank == 0) {
         say_random_start(r);
     }
-    if (st != HDO_OK) return st;
-    size_t len = r->objective->d + r->objective->n_buf;
+    size_t len = r->problem.objective->d + r->problem.objective->n_buf;
     if (r->fresh != NULL) memcpy(r->fresh, r->rows.X, len * sizeof(float));
     for (int i = 1; i < r->rows.count; i++) memcpy(r->rows.X + (size_t)i * r->rows.ld, r->rows.X, len * sizeof(float));
     return HDO_OK;
@@ -245,18 +205,20 @@ static hdo_status wire_own(hdo_run *r, hdo_error *e) {
     int64_t n = 0;
     for (int k = 0; k < r->config.n_classes; k++) n += r->config.population[k].count;
     hdo_status st = wire_transport(r, (int)n, e);
-    if (st == HDO_OK) st = wire_data(r, e);
+    if (st == HDO_OK) st = hdo__problem_open(&r->problem, &r->config, e);
     if (st != HDO_OK) return st;
-    size_t len = r->objective->d + r->objective->n_buf, line = HDO_ALIGN / sizeof(float);
+    size_t len = r->problem.objective->d + r->problem.objective->n_buf, line = HDO_ALIGN / sizeof(float);
     r->rows =
         (hdo_rows){.ld = (len + line - 1) / line * line, .first = r->transport->first, .count = r->transport->count};
-    r->rows.len = r->config.model.buffers.id == HDO_BUFFERS_PRIVATE ? r->objective->d : len;
+    r->rows.len = r->config.model.buffers.id == HDO_BUFFERS_PRIVATE ? r->problem.objective->d : len;
     st = wire_classes(r, e);
     if (st == HDO_OK)
         st = hdo__mixer_init_placed(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n,
                                     (int)r->config.population[0].count, r->config.warmup, e);
     if (st == HDO_OK) st = hdo__churn_init(&r->churn, &r->config, (int)n, e);
-    if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, r->objective, r->val, &r->config, &r->rows, r->transport, e);
+    if (st == HDO_OK)
+        st =
+            hdo__metrics_init(&r->metrics, r->problem.objective, r->problem.val, &r->config, &r->rows, r->transport, e);
     return st == HDO_OK ? wire_memory(r, e) : st;
 }
 

@@ -53,7 +53,7 @@ typedef struct walker {
 } walker;
 
 static double mean_model(const hdo_run *r, double *mu) {
-    size_t d = r->objective->d;
+    size_t d = r->problem.objective->d;
     memset(mu, 0, d * sizeof(double));
     for (int i = 0; i < r->rows.count; i++) hdo__accumulate(d, r->rows.X + (size_t)i * r->rows.ld, mu);
     for (size_t j = 0; j < d; j++) mu[j] /= (double)r->rows.count;
@@ -73,7 +73,7 @@ static void put(const trial *t, hdo_quantity q, int point, double v) {
 static hdo_status look(trial *t, walker *w, int64_t now, int point, double gamma) {
     const hdo_study *s = t->s;
     size_t d = s->k.d;
-    bool same_f = s->config.data.split.id != HDO_SPLIT_DIRICHLET || s->run->train == NULL; /* for every seed */
+    bool same_f = s->config.data.split.id != HDO_SPLIT_DIRICHLET || s->run->problem.train == NULL; /* for every seed */
     if (s->x_star != NULL && same_f) {
         double a = 0.0;
         for (size_t j = 0; j < d; j++) a += (w->mu[j] - s->x_star[j]) * (w->mu[j] - s->x_star[j]);
@@ -252,7 +252,7 @@ hdo_status hdo_study_compare(hdo_study *s, int seeds, hdo_comparison *out, hdo_e
         c->se[q] = all + cells + (size_t)q * np;
         c->bound[q] = all + 2 * cells + (size_t)q * np;
     }
-    bool cheap = s->run->train == NULL; /* a gradient of f costs no more than a step */
+    bool cheap = s->run->problem.train == NULL; /* a gradient of f costs no more than a step */
     int64_t T = s->config.steps, every = cheap ? 1 : (T + GRADS - 1) / GRADS;
     double rate = c->assessment.sc_known && c->assessment.fy.ok ? c->assessment.fy.rate : -1.0;
     for (int k = 0; k < seeds; k++) {

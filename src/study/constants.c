@@ -31,14 +31,14 @@ static void unknown(hdo_constants *k) {
 static bool is_balanced(const hdo_run *r) {
     int split = r->config.data.split.id, classes = 0;
     for (int k = 0; k < r->n_classes; k++) classes += r->classes[k].count > 0;
-    if (classes <= 1 || r->train == NULL || split == HDO_SPLIT_SHARED) return true;
+    if (classes <= 1 || r->problem.train == NULL || split == HDO_SPLIT_SHARED) return true;
     if (split == HDO_SPLIT_SINGLE) return false;
     for (int k = 0; k < r->n_classes; k++) {
         const hdo_class *c = &r->classes[k];
-        int64_t m = c->count > 0 ? hdo__shard_count(r->shards, c->first) : 0;
-        if (m * c->count != r->train->count && c->count > 0) return false;
+        int64_t m = c->count > 0 ? hdo__shard_count(r->problem.shards, c->first) : 0;
+        if (m * c->count != r->problem.train->count && c->count > 0) return false;
         for (int i = 0; i < c->count; i++) {
-            if (hdo__shard_count(r->shards, c->first + i) != m) return false;
+            if (hdo__shard_count(r->problem.shards, c->first + i) != m) return false;
         }
     }
     return true;
@@ -78,7 +78,7 @@ hdo_status hdo_study_create(hdo_study **out, const hdo_config *c, const hdo_stud
     if (hooks != NULL) s->hooks = *hooks;
     hdo_status st = hdo_run_create(&s->run, c, NULL, e);
     if (st == HDO_OK) {
-        const hdo_objective *f = s->run->objective;
+        const hdo_objective *f = s->run->problem.objective;
         s->k.d = f->d;
         s->k.live = hdo__objective_live(f);
         for (int i = 0; i < f->n_tensors; i++) {

@@ -248,40 +248,33 @@ static hdo_status measure(const hdo_objective *f, const hdo_dataset *ds, const f
 }
 
 typedef struct model { /* a stored model with what it belongs to */
-    hdo_dataset *train, *val;
-    hdo_objective *f;
+    hdo_problem problem;
     float *x; /* (d + n_buf) */
 } model;
 
 static void model_close(model *m) {
     hdo__free(m->x);
-    hdo__objective_destroy(m->f);
-    hdo__dataset_destroy(m->train);
-    hdo__dataset_destroy(m->val);
+    hdo__problem_close(&m->problem);
 }
 
 static hdo_status model_open(const hdo_config *c, const char *source, const hdo_eval_options *o, model *m,
                              hdo_evaluation *out, hdo_error *e) {
-    *m = (model){NULL, NULL, NULL, NULL};
+    *m = (model){.x = NULL};
     *out = (hdo_evaluation){.step = -1, .n = -1};
     const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
-    if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", c->model.name);
-    if (!entry->needs_data)
+    if (entry != NULL && !entry->needs_data)
         return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' is a formula without data", c->model.name);
     if (!hdo__path_exists(source)) return hdo__fail(e, HDO_E_DATA, "'%s' does not exist", source);
-    hdo_status st = hdo__data_open(&c->data, &m->train, &m->val, e);
-    if (st == HDO_OK && m->train == NULL) {
-        st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", c->model.name);
-    }
-    hdo_problem p = {.config = c, .train = m->train, .val = m->val, .n = 1};
-    if (st == HDO_OK) st = entry->create(&p, &m->f, e);
+    hdo_status st = hdo__problem_open_whole(&m->problem, c, e);
     if (st != HDO_OK) return st;
-    m->x = hdo__alloc((m->f->d + m->f->n_buf) * sizeof *m->x);
+    const hdo_objective *f = m->problem.objective;
+    int classes = m->problem.train->classes;
+    m->x = hdo__alloc((f->d + f->n_buf) * sizeof *m->x);
     if (m->x == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the model");
-    st = m->f->ops->init(m->f, (uint64_t)c->seed, m->x);
-    if (st == HDO_OK) st = load_model(m->f, source, o, m->train->classes, m->x, out, e);
-    out->d = (int64_t)m->f->d;
-    out->classes = m->train->classes;
+    st = f->ops->init(f, (uint64_t)c->seed, m->x); /* what the file may leave out */
+    if (st == HDO_OK) st = load_model(f, source, o, classes, m->x, out, e);
+    out->d = (int64_t)f->d;
+    out->classes = classes;
     return st;
 }
 
@@ -292,7 +285,7 @@ hdo_status hdo_evaluate(const hdo_config *c, const char *source, const hdo_eval_
     if (st == HDO_OK && out->classes > HDO_EVAL_CLASSES_MAX) {
         st = hdo__fail(e, HDO_E_UNSUPPORTED, "more than %d classes", HDO_EVAL_CLASSES_MAX);
     }
-    if (st == HDO_OK) st = measure(m.f, o->train ? m.train : m.val, m.x, o, out, e);
+    if (st == HDO_OK) st = measure(m.problem.objective, o->train ? m.problem.train : m.problem.val, m.x, o, out, e);
     model_close(&m);
     if (st != HDO_OK) hdo_evaluation_clear(out);
     return st;
@@ -302,7 +295,7 @@ hdo_status hdo_export_weights(const char *source, int64_t node, const char *path
     hdo_config *c = malloc(sizeof *c);
     hdo_eval_options o = {.node = node};
     hdo_evaluation v;
-    model m = {NULL, NULL, NULL, NULL};
+    model m = {.x = NULL};
     char step[32], which[32];
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_status st = hdo_stored_config(source, c, e);
@@ -312,7 +305,7 @@ hdo_status hdo_export_weights(const char *source, int64_t node, const char *path
         snprintf(which, sizeof which, "%lld", (long long)node);
         const char *const notes[] = {
             "model", c->model.name, "data", c->data.name, "step", step, "node", node >= 0 ? which : "mean", NULL};
-        st = hdo__weights_save(m.f, m.x, notes, path, e);
+        st = hdo__weights_save(m.problem.objective, m.x, notes, path, e);
     }
     model_close(&m);
     free(c);

@@ -26,7 +26,7 @@ static void keep_max(hdo_constant *c, double v) {
 /* ---- where to measure ---- */
 
 static hdo_status add_mean(points *p, const hdo_run *r, hdo_error *e) {
-    size_t d = r->objective->d;
+    size_t d = r->problem.objective->d;
     double *x = hdo__alloc(d * sizeof(double));
     if (x == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a point");
     bool finite = true;
@@ -67,20 +67,20 @@ static hdo_status visit(hdo_study *s, int64_t steps, points *p, hdo_error *e) {
 
 /* Mean over samples of |gradient|^2 minus |mean gradient|^2, over the shard's first `count` samples; exact if all. */
 static hdo_status sample_variance(hdo_oracle *o, int node, const double *x, double *out, hdo_error *e) {
-    size_t d = o->run->objective->d;
+    size_t d = o->run->problem.objective->d;
     int64_t count = hdo__oracle_count(o, node);
     double *g = hdo__alloc(2 * d * sizeof(double)), *mean = g + d, sum = 0.0;
     if (g == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a gradient");
     hdo_status st = hdo__oracle_grad(o, node, x, mean, NULL, e);
     for (int64_t j = 0; j < count && st == HDO_OK; j++) {
-        int64_t idx = hdo__shard_at(o->run->shards, node, j);
+        int64_t idx = hdo__shard_at(o->run->problem.shards, node, j);
         st = hdo__oracle_batch(o, node, &idx, 1, j, x, NULL, NULL, e);
         for (size_t q = 0; q < d; q++) {
             double v = (double)o->g[q] - mean[q];
             sum += v * v;
         }
     }
-    bool all = count == hdo__shard_count(o->run->shards, node);
+    bool all = count == hdo__shard_count(o->run->problem.shards, node);
     *out = sum / (double)(all || count < 2 ? count : count - 1);
     hdo__free(g);
     return st;
@@ -89,7 +89,7 @@ static hdo_status sample_variance(hdo_oracle *o, int node, const double *x, doub
 /* Unbiased variance of the gradient over BATCHES batches as the run draws them (dropout and batch-norm included). */
 static hdo_status batch_variance(hdo_oracle *o, int node, int batch, const double *x, double *out, hdo_error *e) {
     hdo_run *r = o->run;
-    size_t d = r->objective->d;
+    size_t d = r->problem.objective->d;
     int64_t *idx = hdo__alloc((size_t)batch * sizeof(int64_t));
     double *g = hdo__alloc(2 * d * sizeof(double)), *sum = g + d, sum2 = 0.0;
     if (idx == NULL || g == NULL) {
@@ -100,7 +100,8 @@ static hdo_status batch_variance(hdo_oracle *o, int node, int batch, const doubl
     int size = batch < o->chunk ? batch : o->chunk; /* variance falls as 1/size: scaled below */
     hdo_status st = HDO_OK;
     for (int t = 0; t < BATCHES && st == HDO_OK; t++) {
-        if (r->train != NULL) hdo__sampler_batch(r->shards, (uint64_t)r->config.seed + 1, node, t, size, idx);
+        if (r->problem.train != NULL)
+            hdo__sampler_batch(r->problem.shards, (uint64_t)r->config.seed + 1, node, t, size, idx);
         st = hdo__oracle_batch(o, node, idx, size, t, x, g, NULL, e);
         for (size_t j = 0; j < d; j++) {
             sum[j] += g[j];
@@ -123,7 +124,7 @@ static hdo_status class_noise(hdo_study *s, hdo_oracle *o, int k, int nodes_max,
     double sum = 0.0;
     hdo_status st = HDO_OK;
     for (int i = 0; i < nodes && st == HDO_OK; i++) {
-        double v = 0.0, m = (double)hdo__shard_count(s->run->shards, c->first + i), b = (double)c->batch;
+        double v = 0.0, m = (double)hdo__shard_count(s->run->problem.shards, c->first + i), b = (double)c->batch;
         if (exact) {
             st = sample_variance(o, c->first + i, x, &v, e);
             v *= b < m ? (m - b) / (b * fmax(1.0, m - 1.0)) : 0.0; /* without replacement */
@@ -148,7 +149,7 @@ typedef struct hessian {
 } hessian;
 
 static hdo_status slope(hessian *c, double sign, const double *v, double *g, hdo_error *e) {
-    size_t d = c->o->run->objective->d;
+    size_t d = c->o->run->problem.objective->d;
     for (size_t j = 0; j < d; j++) c->y[j] = c->x[j] + sign * c->h * v[j];
     if (c->batch > 0) return hdo__oracle_batch(c->o, c->node, c->idx, c->batch, c->number, c->y, g, NULL, e);
     return hdo__oracle_grad(c->o, c->node, c->y, g, NULL, e);
@@ -158,7 +159,7 @@ static hdo_status hessian_mul(void *ctx, const double *v, double *Hv, hdo_error 
     hessian *c = ctx;
     hdo_status st = slope(c, 1.0, v, Hv, e);
     if (st == HDO_OK) st = slope(c, -1.0, v, c->g, e);
-    for (size_t j = 0; j < c->o->run->objective->d; j++) Hv[j] = (Hv[j] - c->g[j]) / (2.0 * c->h);
+    for (size_t j = 0; j < c->o->run->problem.objective->d; j++) Hv[j] = (Hv[j] - c->g[j]) / (2.0 * c->h);
     return st;
 }
 
@@ -187,7 +188,7 @@ static hdo_status curvature(hdo_study *s, hdo_oracle *o, const double *x, hdo_er
         c.node = cl->first;
         c.batch = cl->batch < o->chunk ? cl->batch : o->chunk;
         for (int t = 0; t < BATCHES_L && st == HDO_OK; t++) {
-            hdo__sampler_batch(s->run->shards, (uint64_t)s->config.seed + 1, c.node, t, c.batch, c.idx);
+            hdo__sampler_batch(s->run->problem.shards, (uint64_t)s->config.seed + 1, c.node, t, c.batch, c.idx);
             c.number = t;
             st = hdo__lanczos(hessian_mul, &c, d, NET_LANCZOS, 1, &low, &high, e);
             if (st == HDO_OK) keep_max(&s->k.L_F, fmax(fabs(low), fabs(high)));
@@ -207,12 +208,13 @@ static hdo_status rounding(hdo_study *s, const hdo_class *c, hdo_error *e) {
     hdo_run *r = s->run;
     hdo_work w = {&r->team.arena[0], &r->team}; /* sized for this class's differences */
     size_t mark = hdo__arena_mark(w.arena), d = s->k.d;
-    hdo_batch b = hdo__run_batch(r, c, c->first, 0, w.arena);
+    hdo_batch b = hdo__problem_batch(&r->problem, c->first, c->batch, 0, r->step, w.arena);
     hdo_dirs u = {.s = hdo__stream(7, HDO_RNG_PROBLEM, 0, 0, 5), .dist = HDO_DIST_GAUSSIAN, .d = d};
     double y[M], a0 = 0.0, a1 = 0.0, a2 = 0.0, n1 = 0.0, n2 = 0.0, worst = 0.0, step = 1e-6 / sqrt((double)d);
     hdo_status st = HDO_OK;
     for (int k = 0; k < M && st == HDO_OK; k++) {
-        st = hdo__objective_loss_many(r->objective, &b, r->rows.X, &u, 0, 1, (float)(step * (k + 1)), &w, &y[k]);
+        st =
+            hdo__objective_loss_many(r->problem.objective, &b, r->rows.X, &u, 0, 1, (float)(step * (k + 1)), &w, &y[k]);
     }
     hdo__arena_rewind(w.arena, mark);
     if (st != HDO_OK) return hdo__fail(e, st, "the objective failed while its rounding was measured");
@@ -282,7 +284,7 @@ static hdo_status at_minimum(hdo_study *s, hdo_oracle *o, const double *start, h
 }
 
 hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_error *e) {
-    if (s->k.quad || s->run->train == NULL) return HDO_OK; /* known already */
+    if (s->k.quad || s->run->problem.train == NULL) return HDO_OK; /* known already */
     bool linear = hdo__is_softmax_regression(&s->config);
     hdo_measure_options m = opt != NULL ? *opt : (hdo_measure_options){0};
     if (m.probe <= 0) m.probe = PROBE;

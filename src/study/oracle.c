@@ -11,24 +11,19 @@
 enum { CHUNK = 256, MEMORY = 12, ITERATIONS = 3000 };
 
 static size_t chunk_bytes(const hdo_run *r, int chunk) {
-    size_t B = (size_t)chunk, data = 0;
-    if (r->train != NULL) {
-        data = hdo__arena_round(B * (size_t)r->train->n_in * sizeof(float)) + hdo__arena_round(B * sizeof(int64_t)) +
-               hdo__arena_round(B * sizeof(int32_t));
-    }
-    return data + hdo__objective_work_bytes(r->objective, chunk, 1);
+    return hdo__problem_batch_bytes(&r->problem, chunk) + hdo__objective_work_bytes(r->problem.objective, chunk, 1);
 }
 
 hdo_status hdo__oracle_init(hdo_oracle *o, hdo_run *r, int64_t samples, hdo_error *e) {
     *o = (hdo_oracle){.run = r, .chunk = CHUNK, .samples = samples};
-    size_t len = r->objective->d + r->objective->n_buf;
+    size_t len = r->problem.objective->d + r->problem.objective->n_buf;
     o->row = hdo__alloc(len * sizeof(float));
     o->g = hdo__alloc(len * sizeof(float));
-    o->sum = hdo__alloc(r->objective->d * sizeof(double));
+    o->sum = hdo__alloc(r->problem.objective->d * sizeof(double));
     if (o->row == NULL || o->g == NULL || o->sum == NULL ||
         hdo__team_init(&o->team, r->team.threads, chunk_bytes(r, CHUNK)) != HDO_OK) {
         hdo__oracle_clear(o);
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory for gradients of dimension %zu", r->objective->d);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for gradients of dimension %zu", r->problem.objective->d);
     }
     memcpy(o->row, r->rows.X, len * sizeof(float)); /* buffers of node 0; the rest is overwritten */
     return HDO_OK;
@@ -43,29 +38,28 @@ void hdo__oracle_clear(hdo_oracle *o) {
 }
 
 int64_t hdo__oracle_count(const hdo_oracle *o, int node) {
-    if (o->run->train == NULL) return 1;
-    int64_t m = node < 0 ? o->run->train->count : hdo__shard_count(o->run->shards, node);
+    if (o->run->problem.train == NULL) return 1;
+    int64_t m = node < 0 ? o->run->problem.train->count : hdo__shard_count(o->run->problem.shards, node);
     return o->samples > 0 && o->samples < m ? o->samples : m;
 }
 
 static void set_row(hdo_oracle *o, const double *x) {
-    for (size_t j = 0; j < o->run->objective->d; j++) o->row[j] = (float)x[j];
+    for (size_t j = 0; j < o->run->problem.objective->d; j++) o->row[j] = (float)x[j];
 }
 
 /* One chunk at o->row; g into o->g. */
 static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n, int64_t number, bool noisy,
                              double *loss, hdo_error *e) {
     hdo_run *r = o->run;
-    const hdo_objective *f = r->objective;
+    const hdo_objective *f = r->problem.objective;
     hdo_work w = {&o->team.arena[0], &o->team};
     size_t mark = hdo__arena_mark(w.arena);
-    hdo_batch b = {.size = n, .node = node, .seed = (uint64_t)r->config.seed, .step = number, .train = noisy};
-    if (r->train != NULL) {
-        int32_t *label = hdo__arena_take(w.arena, (size_t)n * sizeof(int32_t));
-        void *in = hdo__arena_take(w.arena, (size_t)n * (size_t)r->train->n_in * sizeof(float));
-        hdo__batch_gather(&b, r->train, idx, NULL, in, label);
-        b.train = true; /* networks: the function that is trained */
+    hdo_batch b = hdo__problem_samples(&r->problem, node, idx, n, w.arena);
+    b.step = number;
+    if (r->problem.train != NULL) {
         b.node = node >= 0 ? node : 0;
+    } else {
+        b.train = noisy;
     }
     hdo_status st = hdo__objective_grad(f, &b, o->row, &w, o->g, loss, f->n_buf > 0 ? o->g + f->d : NULL);
     hdo__arena_rewind(w.arena, mark);
@@ -75,12 +69,12 @@ static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n,
 /* Sum over the first `count` samples of node's shard (-1: of all data) of their gradients, into o->sum. */
 static hdo_status add_samples(hdo_oracle *o, int node, double *loss, hdo_error *e) {
     const hdo_run *r = o->run;
-    size_t d = r->objective->d;
+    size_t d = r->problem.objective->d;
     int64_t count = hdo__oracle_count(o, node), idx[CHUNK];
     for (int64_t first = 0; first < count; first += o->chunk) {
         int n = (int)(count - first < o->chunk ? count - first : o->chunk);
-        for (int k = 0; k < n && r->train != NULL; k++) {
-            idx[k] = node < 0 ? first + k : hdo__shard_at(r->shards, node, first + k);
+        for (int k = 0; k < n && r->problem.train != NULL; k++) {
+            idx[k] = node < 0 ? first + k : hdo__shard_at(r->problem.shards, node, first + k);
         }
         double part;
         hdo_status st = chunk_grad(o, node, idx, n, first, false, &part, e);
@@ -94,12 +88,12 @@ static hdo_status add_samples(hdo_oracle *o, int node, double *loss, hdo_error *
 /* f is the loss on all data when every class holds all of it in equal shares, otherwise the mean over the nodes. */
 hdo_status hdo__oracle_grad(hdo_oracle *o, int node, const double *x, double *g, double *loss, hdo_error *e) {
     const hdo_run *r = o->run;
-    size_t d = r->objective->d;
-    bool equal = r->train == NULL || r->config.data.split.id == HDO_SPLIT_SHARED || o->samples > 0;
+    size_t d = r->problem.objective->d;
+    bool equal = r->problem.train == NULL || r->config.data.split.id == HDO_SPLIT_SHARED || o->samples > 0;
     bool partition = r->config.data.split.id == HDO_SPLIT_COPIES || r->config.data.split.id == HDO_SPLIT_SHARDS;
     for (int i = 0; i < r->rows.count && partition && !equal; i++) {
-        partition =
-            hdo__shard_count(r->shards, i) == hdo__shard_count(r->shards, r->classes[hdo__class_of(r, i)].first);
+        partition = hdo__shard_count(r->problem.shards, i) ==
+                    hdo__shard_count(r->problem.shards, r->classes[hdo__problem_class(&r->problem, i)].first);
     }
     equal = equal || partition;
     int first = node, last = node + 1;
@@ -133,7 +127,7 @@ hdo_status hdo__oracle_batch(hdo_oracle *o, int node, const int64_t *idx, int n,
     double value;
     set_row(o, x);
     hdo_status st = chunk_grad(o, node, idx, n, number, true, &value, e);
-    for (size_t j = 0; j < o->run->objective->d && st == HDO_OK && g != NULL; j++) g[j] = (double)o->g[j];
+    for (size_t j = 0; j < o->run->problem.objective->d && st == HDO_OK && g != NULL; j++) g[j] = (double)o->g[j];
     if (loss != NULL) *loss = value;
     return st;
 }
@@ -141,7 +135,7 @@ hdo_status hdo__oracle_batch(hdo_oracle *o, int node, const int64_t *idx, int n,
 hdo_status hdo__oracle_spread(hdo_oracle *o, int k, int nodes_max, const double *x, const double *ref, double *out,
                               hdo_error *e) {
     const hdo_class *c = &o->run->classes[k];
-    size_t d = o->run->objective->d;
+    size_t d = o->run->problem.objective->d;
     int nodes = nodes_max > 0 && nodes_max < c->count ? nodes_max : c->count;
     double *g = hdo__alloc(d * sizeof(double)), sum = 0.0;
     if (g == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a gradient");
@@ -190,7 +184,7 @@ static void direction(size_t d, const double *g, const double *S, const double *
 
 hdo_status hdo__oracle_minimise(hdo_oracle *o, const hdo_study_hooks *h, double tol, double *x, double *f, double *grad,
                                 hdo_error *e) {
-    size_t d = o->run->objective->d;
+    size_t d = o->run->problem.objective->d;
     double *S = hdo__alloc((2 * MEMORY + 4) * d * sizeof(double));
     if (S == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the minimiser of dimension %zu", d);
     double *Y = S + MEMORY * d, *g = Y + MEMORY * d, *p = g + d, *xn = p + d, *gn = xn + d, fn;

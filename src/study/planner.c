@@ -313,7 +313,7 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     if (p->fleet.rv_max < 1) p->fleet.rv_max = 1;
     if (p->fleet.rv_max > RV_MAX) p->fleet.rv_max = RV_MAX;
     if (p->fleet.sim_steps <= 0) p->fleet.sim_steps = 2000;
-    double bytes = 4.0 * (double)(s->k.d + s->run->objective->n_buf);
+    double bytes = 4.0 * (double)(s->k.d + s->run->problem.objective->n_buf);
     q.exchange_s = p->fleet.latency + (p->fleet.bandwidth > 0.0 ? bytes / p->fleet.bandwidth : 0.0);
     p->memory_needed = 3.0 * bytes;
     p->memory_ok = !(p->fleet.memory > 0.0) || p->fleet.memory >= p->memory_needed;

@@ -30,7 +30,7 @@ static void run_job(job *j) {
     hdo_stop why = HDO_RUNNING;
     j->st = hdo_run_create(&r, &j->config, NULL, &j->e);
     if (j->st != HDO_OK) return;
-    size_t d = r->objective->d;
+    size_t d = r->problem.objective->d;
     double *mu = hdo__alloc(d * sizeof(double)), sum = 0.0, n = 0.0;
     double L = j->config.model.smoothness, ratio = j->config.model.convexity / L;
     if (mu == NULL) j->st = hdo__fail(&j->e, HDO_E_MEMORY, "out of memory for a run");

@@ -40,8 +40,9 @@ bool hdo__is_softmax_regression(const hdo_config *c) {
 static const float *fetch(gram *g, int64_t first, int n) {
     if (g->cached) return g->rows + (size_t)first * g->p;
     int64_t idx[ROWS];
-    for (int k = 0; k < n; k++) idx[k] = hdo__shard_at(g->run->shards, g->node, first + k);
-    g->run->train->ops->gather(g->run->train, idx, n, NULL, g->rows, NULL, g->label); /* real inputs: no tokens */
+    for (int k = 0; k < n; k++) idx[k] = hdo__shard_at(g->run->problem.shards, g->node, first + k);
+    g->run->problem.train->ops->gather(g->run->problem.train, idx, n, NULL, g->rows, NULL,
+                                       g->label); /* real inputs: no tokens */
     return g->rows;
 }
 
@@ -92,9 +93,9 @@ static void load(gram *g, size_t have, double *norm2) {
 hdo_status hdo__linear_constants(hdo_study *s, hdo_error *e) {
     const hdo_run *r = s->run;
     int n = s->config.data.split.id == HDO_SPLIT_SHARED ? 1 : r->rows.count;
-    size_t p = (size_t)r->train->n_in, most = ROWS * p;
+    size_t p = (size_t)r->problem.train->n_in, most = ROWS * p;
     for (int i = 0; i < n; i++) {
-        size_t need = (size_t)hdo__shard_count(r->shards, i) * p;
+        size_t need = (size_t)hdo__shard_count(r->problem.shards, i) * p;
         if (need > most && need * sizeof(float) <= CACHE_BYTES) most = need;
     }
     gram g = {.run = r, .p = p, .rows = hdo__alloc(most * sizeof(float)), .label = hdo__alloc(ROWS * sizeof(int32_t))};
@@ -106,7 +107,7 @@ hdo_status hdo__linear_constants(hdo_study *s, hdo_error *e) {
     for (int i = 0; i < n && st == HDO_OK; i++) {
         double low, high;
         g.node = i;
-        g.count = hdo__shard_count(r->shards, i);
+        g.count = hdo__shard_count(r->problem.shards, i);
         st = hdo__study_tick(&s->hooks, "smoothness", i, n, e);
         if (st != HDO_OK) break;
         load(&g, most, &norm2);

@@ -34,9 +34,9 @@ static void prepare(hdo_config *c, double time_s) {
 static void judge(const hdo_run *r, hdo_check_result *out) {
     hdo_check_trial *t = &out->trial;
     const hdo_fate *f = &r->fate;
-    double usual = r->objective->usual_loss;
+    double usual = r->problem.objective->usual_loss;
     if (t->diverged && f->what != HDO_FATE_NONE) {
-        int k = hdo__class_of(r, f->first);
+        int k = hdo__problem_class(&r->problem, f->first);
         t->cls = k;
         t->node = f->first;
         t->step = f->step_of_first.steps > 0 ? (int64_t)f->step_of_first.steps - 1 : 0;

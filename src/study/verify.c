@@ -156,8 +156,10 @@ static void compare_machine(hdo_verified *v, const hdo_run *r) {
     other(v, "vector unit", json_object_get(host, "simd"), hdo__simd()->name);
     other(v, "kernels", json_object_get(host, "kernels"), k->title);
     other(v, "matrix products by", json_object_get(host, "gemm"), k->title); /* of older runs */
-    other(v, "training data", json_object_get(data, "train_sha256"), r->train != NULL ? r->train->sha256 : NULL);
-    other(v, "validation data", json_object_get(data, "val_sha256"), r->val != NULL ? r->val->sha256 : NULL);
+    other(v, "training data", json_object_get(data, "train_sha256"),
+          r->problem.train != NULL ? r->problem.train->sha256 : NULL);
+    other(v, "validation data", json_object_get(data, "val_sha256"),
+          r->problem.val != NULL ? r->problem.val->sha256 : NULL);
     json_decref(m);
 }
 

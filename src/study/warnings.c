@@ -54,7 +54,7 @@ static void about_problem(const hdo_study *s, hdo_assessment *a) {
     if (a->quality == HDO_UNKNOWN) {
         warn(a, 1, HDO_WARN_NOTE, "some constants are unknown: use --measure, or give them (--L, --ell, --sigma, ...)");
     }
-    if (s->run->train != NULL) {
+    if (s->run->problem.train != NULL) {
         warn(a, 8, HDO_WARN_NOTE,
              "batches are cut from shuffled passes over the shard: within a pass they depend on the "
              "past a little, while the theory draws each one afresh");
@@ -82,7 +82,7 @@ static void about_estimators(const hdo_study *s, hdo_assessment *a) {
                  "over; use nu = %.3g",
                  c->name, c->nu, c->nu_best, a->constants.df.value, c->nu_best);
         }
-        if (est->ops->theory == HDO_THEORY_CSTEP && s->run->objective->kink != NULL) {
+        if (est->ops->theory == HDO_THEORY_CSTEP && s->run->problem.objective->kink != NULL) {
             warn(a, 7, HDO_WARN_BROKEN, "class '%s': complex step on a model with kinks is not analytic", c->name);
         }
         bool second = est->ops->theory == HDO_THEORY_FD2 || est->ops->theory == HDO_THEORY_CSTEP;
@@ -135,7 +135,7 @@ static void about_run(const hdo_study *s, hdo_assessment *a) {
     if (c->mixing.average.id == HDO_AVERAGE_NOISE) {
         warn(a, 10, HDO_WARN_BROKEN, "averages weighted by noise: the mean model is not kept by an exchange");
     }
-    if (r->objective->n_buf > 0)
+    if (r->problem.objective->n_buf > 0)
         warn(a, 10, HDO_WARN_NOTE, "batch-norm statistics make a batch loss depend on its batch");
     if (r->mixer.n > 1 && a->lambda >= 1.0 - 1e-9) {
         warn(a, 6, HDO_WARN_BROKEN, "nodes never agree under mixing '%s': the disagreement is not contracted",

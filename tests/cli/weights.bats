@@ -48,3 +48,10 @@ be32() { printf "\\x$(printf %02x $(($1 >> 24 & 255)))\\x$(printf %02x $(($1 >> 
     [ "$status" -eq 0 ]
     [[ "$stderr" != *"random weights"* ]]
 }
+
+@test "weights: a check starts from model.weights, as a run does" {
+    head -c 300 /dev/urandom > junk
+    run "$HDO" check demo $small --try 0 --set model.weights=junk
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"model.weights"* ]]
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 — a minibatch: samples as an objective sees them. */
+#ifndef HDO_DATA_BATCH_H
+#define HDO_DATA_BATCH_H
+
+#include "base/arena.h"
+#include "data/dataset.h"
+
+typedef struct hdo_batch {
+    int size;             /* samples; 0 for objectives without data */
+    const float *in;      /* (size, n_in), or NULL */
+    const int32_t *tok;   /* (size, n_in) for token data, or NULL */
+    const int32_t *label; /* (size) */
+    int node;             /* whose loss f^i; -1: the population's f, without noise */
+    uint64_t seed;        /* address of noise and dropout masks together with node and step */
+    int64_t step;
+    bool train; /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
+} hdo_batch;
+
+/* Samples idx[0 .. b->size) of ds into in (size, n_in: floats or tokens) and label (size); points b at them. */
+void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, const hdo_stream *augment, void *in,
+                       int32_t *label);
+/* Arena bytes of a batch: its indices, labels and inputs. 0 without data. */
+size_t hdo__batch_bytes(const hdo_dataset *ds, int batch);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 — configuration -> data, shards, objective; batches and the starting point. */
+#include "problem/problem.h"
+
+static hdo_status open_data(hdo_problem *p, const hdo_objective_entry *entry, hdo_error *e) {
+    if (!entry->needs_data) return HDO_OK;
+    hdo_status st = hdo__data_open(&p->config->data, &p->train, &p->val, e);
+    if (st == HDO_OK && p->train == NULL) {
+        st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", entry->name);
+    }
+    return st;
+}
+
+static hdo_status open_shards(hdo_problem *p, hdo_error *e) {
+    const hdo_config *c = p->config;
+    int64_t count[HDO_CLASSES_MAX];
+    if (p->train == NULL) return HDO_OK;
+    for (int k = 0; k < c->n_classes; k++) count[k] = c->population[k].count;
+    hdo_status st = hdo__shards_create(&p->shards, &c->data.split, (uint64_t)c->seed, c->n_classes, count, p->train, e);
+    if (st == HDO_OK && !c->data.reshuffle) hdo__shards_fix_order(p->shards);
+    return st;
+}
+
+static hdo_status problem_open(hdo_problem *p, const hdo_config *c, bool shards, hdo_error *e) {
+    *p = (hdo_problem){.config = c, .n_classes = c->n_classes};
+    for (int k = 0; k < c->n_classes; k++) p->class_first[k + 1] = p->class_first[k] + (int)c->population[k].count;
+    p->n = p->class_first[c->n_classes];
+    const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
+    if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", c->model.name);
+    hdo_status st = open_data(p, entry, e);
+    if (st == HDO_OK && shards) st = open_shards(p, e);
+    if (st != HDO_OK) return st;
+    hdo_objective_args args = {.config = c, .train = p->train, .val = p->val, .n = p->n};
+    return entry->create(&args, &p->objective, e);
+}
+
+hdo_status hdo__problem_open(hdo_problem *p, const hdo_config *c, hdo_error *e) {
+    return problem_open(p, c, true, e);
+}
+
+hdo_status hdo__problem_open_whole(hdo_problem *p, const hdo_config *c, hdo_error *e) {
+    return problem_open(p, c, false, e);
+}
+
+void hdo__problem_close(hdo_problem *p) {
+    hdo__objective_destroy(p->objective);
+    if (p->shards != NULL) hdo__shards_destroy(p->shards);
+    hdo__dataset_destroy(p->train);
+    hdo__dataset_destroy(p->val);
+    *p = (hdo_problem){0};
+}
+
+int hdo__problem_class(const hdo_problem *p, int node) {
+    int k = 0;
+    while (k + 1 < p->n_classes && node >= p->class_first[k + 1]) k++;
+    return k;
+}
+
+/* ---- batches ---- */
+
+static void gather(const hdo_problem *p, hdo_batch *b, const int64_t *idx, const hdo_stream *augment, hdo_arena *a) {
+    int32_t *label = hdo__arena_take(a, (size_t)b->size * sizeof(int32_t));
+    void *in = hdo__arena_take(a, (size_t)b->size * (size_t)p->train->n_in * sizeof(float));
+    hdo__batch_gather(b, p->train, idx, augment, in, label);
+}
+
+hdo_batch hdo__problem_batch(const hdo_problem *p, int node, int size, int64_t number, int64_t noise_step,
+                             hdo_arena *a) {
+    uint64_t seed = (uint64_t)p->config->seed;
+    hdo_batch b = {.size = size, .node = node, .seed = seed, .step = noise_step, .train = true};
+    if (p->train == NULL) return b;
+    int64_t *idx = hdo__arena_take(a, (size_t)size * sizeof(int64_t));
+    hdo__sampler_batch(p->shards, seed, node, number, size, idx);
+    hdo_stream augment = hdo__stream(seed, HDO_RNG_AUGMENT, (uint32_t)node, (uint64_t)number, 0);
+    gather(p, &b, idx, p->config->data.augment ? &augment : NULL, a);
+    return b;
+}
+
+hdo_batch hdo__problem_samples(const hdo_problem *p, int node, const int64_t *idx, int size, hdo_arena *a) {
+    hdo_batch b = {.size = size, .node = node, .seed = (uint64_t)p->config->seed, .train = true};
+    if (p->train != NULL) gather(p, &b, idx, NULL, a);
+    return b;
+}
+
+size_t hdo__problem_batch_bytes(const hdo_problem *p, int size) {
+    return hdo__batch_bytes(p->train, size);
+}
+
+/* ---- the starting point ---- */
+
+/* model.weights: tensors by name over the random start. */
+static hdo_status load_weights(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e) {
+    const char *path = p->config->model.weights;
+    hdo_tensors *t = NULL;
+    hdo_status st = hdo_tensors_open(&t, path, e);
+    if (st != HDO_OK) {
+        hdo__error_prefix(e, "model.weights");
+        return st;
+    }
+    st = hdo__weights_load(p->objective, t, p->train != NULL ? p->train->classes : 0, x, report, e);
+    hdo_tensors_close(t);
+    if (st != HDO_OK) hdo__error_prefix(e, "model.weights: %s", path);
+    return st;
+}
+
+hdo_status hdo__problem_start(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e) {
+    hdo_status st = p->objective->ops->init(p->objective, (uint64_t)p->config->seed, x);
+    if (st != HDO_OK) return hdo__fail(e, st, "the initial model could not be made");
+    return p->config->model.weights[0] != '\0' ? load_weights(p, x, report, e) : HDO_OK;
+}
