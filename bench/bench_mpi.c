@@ -30,7 +30,7 @@ static void print(const char *what, size_t bytes, int reps, double *t) {
            t[reps * 9 / 10], 2e-9 * (double)bytes / t[reps / 2]);
 }
 
-static void exchange(hdo_transport *t, hdo_rows *rows, int64_t step) {
+static void exchange(hdo_transport *t, hdo_models *rows, int64_t step) {
     hdo_pair pair = {.a = 0, .b = 1};
     hdo_plan plan = {.pairs = &pair, .n_pairs = 1};
     hdo_error e = {0};
@@ -53,7 +53,7 @@ static void one_size(size_t numbers, int reps) {
     }
     hdo__transport_assign(t, 2, (int[]){0, 1}, (int[]){1, 1});
     size_t bytes = numbers * sizeof(float);
-    hdo_rows rows = {.ld = numbers, .len = numbers, .first = t->rank, .count = 1};
+    hdo_models rows = {.ld = numbers, .len = numbers, .first = t->rank, .count = 1};
     float *in = hdo__alloc(bytes);
     double *ours = malloc((size_t)reps * sizeof(double)), *raw = malloc((size_t)reps * sizeof(double));
     if (t->ops->reserve(t, &rows, &e) != HDO_OK || in == NULL || ours == NULL || raw == NULL) exit(1);

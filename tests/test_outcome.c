@@ -120,12 +120,12 @@ static void test_outcome_nan_survives_a_checkpoint(void **state) {
     hdo_run_destroy(r);
     r = make(&c, "parts");
     advance(r, 10);
-    assert_true(isnan(r->train_loss) && isnan(r->mg));
+    assert_true(isnan(r->progress.train_loss) && isnan(r->progress.mg));
     assert_int_equal(hdo_run_save(r, &e), HDO_OK);
     hdo_run_destroy(r);
     snprintf(dir, sizeof dir, "%s/parts", folder);
     if (hdo_run_resume(&r, dir, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
-    assert_true(isnan(r->train_loss) && isnan(r->mg));
+    assert_true(isnan(r->progress.train_loss) && isnan(r->progress.mg));
     advance(r, INT64_MAX);
     hdo_run_destroy(r);
     json_t *whole = lines_of("whole/metrics.jsonl"), *parts = lines_of("parts/metrics.jsonl");
@@ -153,25 +153,26 @@ static void test_outcome_mg_is_over_all_nodes(void **state) {
     for (int t = 0; t < 40; t++) {
         advance(r, 1);
         double sum = 0.0, n = 0.0;
-        assert_int_equal(r->n_active, 2);
-        for (int k = 0; k < r->n_active; k++) newest[r->active[k]] = r->result[r->active[k]].g2;
+        assert_int_equal(r->population.n_active, 2);
+        for (int k = 0; k < r->population.n_active; k++)
+            newest[r->population.active[k]] = r->population.result[r->population.active[k]].g2;
         for (int i = 0; i < NODES; i++) {
             if (newest[i] < 0.0) continue;
             sum += newest[i];
             n += 1.0;
         }
-        assert_true(r->mg == sum / n);
-        rested = rested || fabs(r->mg / r->mg_active - 1.0) > 0.1;
+        assert_true(r->progress.mg == sum / n);
+        rested = rested || fabs(r->progress.mg / r->progress.mg_active - 1.0) > 0.1;
     }
     assert_true(rested); /* it is not the mean over the pair */
     assert_int_equal(hdo_run_save(r, &e), HDO_OK);
     advance(r, 1);
-    double mg = r->mg;
+    double mg = r->progress.mg;
     hdo_run_destroy(r);
     snprintf(dir, sizeof dir, "%s/pairs", folder);
     if (hdo_run_resume(&r, dir, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
     advance(r, 1);
-    assert_true(r->mg == mg);
+    assert_true(r->progress.mg == mg);
     hdo_run_destroy(r);
 }
 
@@ -198,15 +199,15 @@ static void test_outcome_crops_belong_to_the_batch(void **state) {
     noting.gather = gather_and_note;
     r->problem.train->ops = &noting;
     hdo_arena *a = &r->team.arena[0];
-    for (r->step = 0; r->step < 3; r->step++) {
+    for (r->progress.step = 0; r->progress.step < 3; r->progress.step++) {
         size_t mark = hdo__arena_mark(a);
-        hdo__problem_batch(&r->problem, 1, r->classes[0].batch, r->step, r->step, a);
-        hdo_stream ordinary = hdo__stream((uint64_t)c.seed, HDO_RNG_AUGMENT, 1, (uint64_t)r->step, 0);
+        hdo__problem_batch(&r->problem, 1, r->population.classes[0].batch, r->progress.step, r->progress.step, a);
+        hdo_stream ordinary = hdo__stream((uint64_t)c.seed, HDO_RNG_AUGMENT, 1, (uint64_t)r->progress.step, 0);
         assert_true(seen.seed == ordinary.seed && seen.sub == ordinary.sub);
         assert_true(seen.step == ordinary.step && seen.who == ordinary.who);
-        hdo__problem_batch(&r->problem, 1, r->classes[0].batch, INT64_C(0xF0000000), r->step, a);
+        hdo__problem_batch(&r->problem, 1, r->population.classes[0].batch, INT64_C(0xF0000000), r->progress.step, a);
         hdo_stream first = seen;
-        hdo__problem_batch(&r->problem, 1, r->classes[0].batch, INT64_C(0xF0000001), r->step, a);
+        hdo__problem_batch(&r->problem, 1, r->population.classes[0].batch, INT64_C(0xF0000001), r->progress.step, a);
         assert_int_not_equal(first.step, seen.step);
         hdo__arena_rewind(a, mark);
     }
@@ -261,10 +262,10 @@ static void test_outcome_limit_of_any_start(void **state) {
     static const double start[] = {2.3, 0.001, 0.0, -5.0};
     const double limit[] = {2.3 + 100.0 * usual, 0.001 + 100.0 * usual, 100.0 * usual, -5.0 + 500.0};
     for (int i = 0; i < 4; i++) {
-        r->start_loss = start[i];
+        r->progress.start_loss = start[i];
         assert_true(fabs(hdo__run_loss_limit(r) - limit[i]) < 1e-9);
     }
-    r->start_loss = (double)NAN; /* never evaluated: only losses that are not finite count */
+    r->progress.start_loss = (double)NAN; /* never evaluated: only losses that are not finite count */
     assert_true(isinf(hdo__run_loss_limit(r)));
     hdo_run_destroy(r);
 }

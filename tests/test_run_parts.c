@@ -96,11 +96,11 @@ enum { D = 100 };     /* of quadratic */
 #define STILL "1e-30" /* a learning rate that moves no float */
 
 static float *row_of(const hdo_run *r, int i) {
-    return r->rows.X + (size_t)i * r->rows.ld;
+    return r->population.models.X + (size_t)i * r->population.models.ld;
 }
 
 static void scatter(hdo_run *r) {
-    for (int i = 0; i < r->rows.count; i++)
+    for (int i = 0; i < r->population.models.count; i++)
         hdo__rng_normal(hdo__stream(7, HDO_RNG_INIT, (uint32_t)i, 0, 0), 0, r->problem.objective->d, row_of(r, i));
 }
 
@@ -108,8 +108,8 @@ static void scatter(hdo_run *r) {
 static void weighted_mean(const hdo_run *r, bool by_noise, double mean[D]) {
     double total = 0.0;
     memset(mean, 0, D * sizeof(double));
-    for (int i = 0; i < r->rows.count; i++) {
-        double w = by_noise ? 1.0 / r->classes[hdo__problem_class(&r->problem, i)].noise : 1.0;
+    for (int i = 0; i < r->population.models.count; i++) {
+        double w = by_noise ? 1.0 / r->population.classes[hdo__problem_class(&r->problem, i)].noise : 1.0;
         total += w;
         for (int j = 0; j < D; j++) mean[j] += w * (double)row_of(r, i)[j];
     }
@@ -118,9 +118,9 @@ static void weighted_mean(const hdo_run *r, bool by_noise, double mean[D]) {
 
 static double distance(const hdo_run *r, const double mean[D]) {
     double s = 0.0;
-    for (int i = 0; i < r->rows.count; i++)
+    for (int i = 0; i < r->population.models.count; i++)
         for (int j = 0; j < D; j++) s += pow((double)row_of(r, i)[j] - mean[j], 2);
-    return s / r->rows.count;
+    return s / r->population.models.count;
 }
 
 typedef struct mix_case {
@@ -145,7 +145,7 @@ static void check_mix(const mix_case *m) {
     scatter(r);
     weighted_mean(r, m->by_noise, before);
     double start = distance(r, before);
-    assert_true(start > 10.0 || r->mixer.n == 1);
+    assert_true(start > 10.0 || r->population.n == 1);
     advance(r, 199);
     weighted_mean(r, m->by_noise, after);
     /* An average of floats is rounded: 200 times half an ulp of 1, at random signs, is below 2e-6. */
@@ -154,7 +154,7 @@ static void check_mix(const mix_case *m) {
     print_message("%s %s %s: the mean drifts by %.1e\n", m->population, m->with[0].key, m->with[0].value, drift);
     assert_true(drift < 2e-6);
     if (m->contracts) assert_true(distance(r, before) < 1e-3 * start);
-    assert_int_equal(r->bytes, 2 * r->interactions * D * (int64_t)sizeof(float));
+    assert_int_equal(r->progress.counts.bytes, 2 * r->progress.counts.interactions * D * (int64_t)sizeof(float));
     hdo_run_destroy(r);
 }
 
@@ -193,12 +193,12 @@ static void test_mixing_exact_and_none(void **state) {
         if (k == 0) {
             for (int i = 0; i < 7; i++)
                 for (int j = 0; j < D; j++) assert_true(row_of(r, i)[j] == (float)before[j]);
-            assert_int_equal(r->interactions, 3);
-            assert_int_equal(r->bytes, 2 * 6 * D * (int64_t)sizeof(float)); /* up and down a tree */
+            assert_int_equal(r->progress.counts.interactions, 3);
+            assert_int_equal(r->progress.counts.bytes, 2 * 6 * D * (int64_t)sizeof(float)); /* up and down a tree */
         } else {
             assert_memory_equal(row_of(r, 3), first, sizeof first);
-            assert_int_equal(r->interactions, 0);
-            assert_int_equal(r->bytes, 0);
+            assert_int_equal(r->progress.counts.interactions, 0);
+            assert_int_equal(r->progress.counts.bytes, 0);
         }
         hdo_run_destroy(r);
     }
@@ -228,18 +228,20 @@ static void test_noise_of_every_estimator(void **state) {
         set(&c, "warmup", "4");
         hdo_run *r = make(&c);
         advance(r, 1);
-        double ratio = r->classes[1].noise / r->classes[0].noise, first = r->classes[0].noise;
+        double ratio = r->population.classes[1].noise / r->population.classes[0].noise,
+               first = r->population.classes[0].noise;
         double want = directed ? directions : 1.0;
         print_message("%-12s noise %.3f of the gradient's, exact %.3f\n", names[i], ratio, want);
         assert_true(fabs(ratio / want - 1.0) < 0.2); /* 32 differences in 50 dimensions: about 5% */
         assert_true(fabs(first - 1.0) < 0.2);        /* model.noise 1 */
-        assert_true(r->classes[1].schedule.lr == 0.1 / r->classes[1].noise * r->classes[0].noise ||
-                    fabs(r->classes[1].schedule.lr * ratio - 0.1) < 1e-12);
+        assert_true(r->population.classes[1].schedule.lr ==
+                        0.1 / r->population.classes[1].noise * r->population.classes[0].noise ||
+                    fabs(r->population.classes[1].schedule.lr * ratio - 0.1) < 1e-12);
         advance(r, 3);
-        assert_true(r->classes[0].noise == first); /* once before the warm-up ... */
+        assert_true(r->population.classes[0].noise == first); /* once before the warm-up ... */
         scatter(r);
         advance(r, 2);
-        assert_true(r->classes[0].noise != first || strcmp(names[i], "fo") == 0); /* ... and once after it */
+        assert_true(r->population.classes[0].noise != first || strcmp(names[i], "fo") == 0); /* ... and once after it */
         hdo_run_destroy(r);
     }
 }
@@ -257,7 +259,7 @@ static void test_noise_of_laws(void **state) {
         set(&c, "population.zo.rv", "20");
         hdo_run *r = make(&c);
         advance(r, 1);
-        noise[i] = r->classes[1].noise;
+        noise[i] = r->population.classes[1].noise;
         hdo_run_destroy(r);
     }
     print_message("noise by fd %.3f, fd-law %.3f, forward-law %.3f\n", noise[0], noise[1], noise[2]);
@@ -276,7 +278,7 @@ static void test_noise_leaves_no_trace(void **state) {
         set(&c, "mixing.average", k == 0 ? "equal" : "noise");
         hdo_run *r = make(&c);
         finish(r);
-        assert_true(k == 0 ? r->classes[0].noise == 1.0 : r->classes[0].noise != 1.0);
+        assert_true(k == 0 ? r->population.classes[0].noise == 1.0 : r->population.classes[0].noise != 1.0);
         hdo_run_fingerprint(r, hex[k]);
         hdo_run_destroy(r);
     }
@@ -310,7 +312,7 @@ static void test_theorem_rate(void **state) {
         set(&c, "population.fo.lr", "theorem");
         hdo_run *r = make(&c);
         double T = k % 2 == 0 ? 2.0 : 100.0, want = (k < 2 ? 8.0 : 4.0 * 5.0) * log(T) / (T * 0.25);
-        assert_true(fabs(r->classes[0].schedule.lr / want - 1.0) < 1e-12);
+        assert_true(fabs(r->population.classes[0].schedule.lr / want - 1.0) < 1e-12);
         hdo_run_destroy(r);
     }
     static const char *const bad[][3] = {
@@ -347,11 +349,12 @@ static void test_churn_returns_fresh_or_stale(void **state) {
         advance(r, 4);
         scatter(r);
         memcpy(garbage, row_of(r, 1), sizeof garbage);
-        float was = r->momentum[r->rows.ld + 5];
-        r->momentum[r->rows.ld + 5] = 1e6f; /* of node 1: forgotten with the model */
+        float was = r->population.momentum[r->population.models.ld + 5];
+        r->population.momentum[r->population.models.ld + 5] = 1e6f; /* of node 1: forgotten with the model */
         advance(r, 1);
         for (int j = 0; j < D; j++) assert_true(fabsf(row_of(r, 1)[j] - (fresh ? start : garbage)[j]) < 1e-20f);
-        assert_true(fresh ? fabsf(r->momentum[r->rows.ld + 5]) < 1e3f : r->momentum[r->rows.ld + 5] > 4e5f);
+        assert_true(fresh ? fabsf(r->population.momentum[r->population.models.ld + 5]) < 1e3f
+                          : r->population.momentum[r->population.models.ld + 5] > 4e5f);
         assert_true(was != 0.0f);
         hdo_run_destroy(r);
     }
@@ -376,7 +379,8 @@ static double clock_after(int steps, const setting *with, int n) {
     finish(r);
     double s = hdo_run_last_row(r)->sim_s;
     assert_int_equal(hdo_run_step(r), steps);
-    if (r->interactions > 0) assert_true(r->clock_s[0] == s && r->clock_s[1] == s); /* they left together */
+    if (r->progress.counts.interactions > 0)
+        assert_true(r->population.clock_s[0] == s && r->population.clock_s[1] == s); /* they left together */
     hdo_run_destroy(r);
     return s;
 }

@@ -271,8 +271,8 @@ static void test_log_has_lines(void **state) {
     hdo_run *r = make(&c);
     snprintf(dir, sizeof dir, "%s/log", folder);
     assert_int_equal(hdo_run_attach_dir(r, dir, false, NULL, &e), HDO_OK);
-    hdo__run_log(r, HDO_LOG_INFO, "one %d", 1);
-    hdo__run_log(r, HDO_LOG_WARN, "two");
+    hdo__log(&r->log, HDO_LOG_INFO, "one %d", 1);
+    hdo__log(&r->log, HDO_LOG_WARN, "two");
     hdo_run_destroy(r);
     snprintf(path, sizeof path, "%s/log.txt", dir);
     FILE *f = fopen(path, "r");
@@ -292,23 +292,24 @@ static void test_fingerprint_covers_everything(void **state) {
     base_config(&c, "logistic", "2fo+1zo");
     set(&c, "model.reading", "authors"); /* with batch-norm */
     hdo_run *r = make(&c);
-    size_t len = r->problem.objective->d + r->problem.objective->n_buf, ld = r->rows.ld;
+    size_t len = r->problem.objective->d + r->problem.objective->n_buf, ld = r->population.models.ld;
     assert_true(r->problem.objective->n_buf > 0 && ld > len);
     hdo_run_fingerprint(r, hex);
     hdo_sha256 h;
     unsigned char digest[32];
     hdo__sha256_init(&h);
-    for (int i = 0; i < 3; i++) hdo__sha256_update(&h, r->rows.X + (size_t)i * ld, len * sizeof(float));
+    for (int i = 0; i < 3; i++) hdo__sha256_update(&h, r->population.models.X + (size_t)i * ld, len * sizeof(float));
     hdo__sha256_final(&h, digest);
     hdo__sha256_hex(digest, want);
     assert_string_equal(hex, want);
-    size_t at[] = {0, r->problem.objective->d - 1, len - 1, 2 * ld, 2 * ld + len - 1, len}; /* the last lies between rows */
+    size_t at[] = {0,  r->problem.objective->d - 1, len - 1, 2 * ld, 2 * ld + len - 1,
+                   len}; /* the last lies between rows */
     for (size_t k = 0; k < 6; k++) {
-        float was = r->rows.X[at[k]];
-        r->rows.X[at[k]] = was + 1.0f;
+        float was = r->population.models.X[at[k]];
+        r->population.models.X[at[k]] = was + 1.0f;
         hdo_run_fingerprint(r, other);
         assert_int_equal(strcmp(hex, other) == 0, k == 5);
-        r->rows.X[at[k]] = was;
+        r->population.models.X[at[k]] = was;
     }
     hdo_run_destroy(r);
 }
@@ -352,7 +353,7 @@ static hdo_status check_async(const char *key, const char *value, const char *sl
     r->config.mpi.async = slow == NULL;
     if (slow != NULL) snprintf(r->config.mpi.slow, sizeof r->config.mpi.slow, "%s", slow);
     hdo_status st = hdo__run_check_mpi(r, e);
-    if (factor != NULL) *factor = r->slow;
+    if (factor != NULL) *factor = r->population.slow;
     r->config.engine.id = HDO_ENGINE_SIM;
     if (slow == NULL && key == NULL) assert_int_equal(hdo__run_check_mpi(r, e), HDO_E_CONFIG); /* needs the engine */
     hdo_run_destroy(r);

@@ -47,11 +47,11 @@ static void test_state_missing_keys_are_errors_and_null_is_nan(void **state) {
     hdo_state_head h, got;
     hdo_error e = {0};
     hdo__state_head_of(r, &h);
-    r->mg = (double)NAN;
+    r->progress.mg = (double)NAN;
     char *text = hdo__state_text(r, &h);
-    r->mg = 0.0;
+    r->progress.mg = 0.0;
     assert_int_equal(hdo__state_load(r, text, "x", &e), HDO_OK);
-    assert_true(isnan(r->mg));
+    assert_true(isnan(r->progress.mg));
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         char *bad = strdup(text), quoted[32];
         snprintf(quoted, sizeof quoted, "\"%s\"", keys[k]);

@@ -150,9 +150,9 @@ static void test_study_noise_matches_batches(void **state) {
     assert_int_equal(hdo__oracle_init(&o, s->run, 0, &e), HDO_OK);
     double x[64], mean[64], g[64], sum = 0.0, sum2 = 0.0;
     size_t d = s->k.d;
-    int n = 0, batch = s->run->classes[0].batch;
+    int n = 0, batch = s->run->population.classes[0].batch;
     int64_t idx[16];
-    for (size_t j = 0; j < d; j++) x[j] = (double)s->run->rows.X[j];
+    for (size_t j = 0; j < d; j++) x[j] = (double)s->run->population.models.X[j];
     for (int node = 0; node < 4; node++) {
         assert_int_equal(hdo__oracle_grad(&o, node, x, mean, NULL, &e), HDO_OK);
         for (int t = 0; t < 700; t++, n++) { /* many passes over 30 samples */
@@ -268,7 +268,7 @@ static void test_study_unequal_steps(void **state) {
     quad_config(&c, &match);
     hdo_study *s = make(&c);
     hdo_assessment *a = assess(s), *b;
-    s->run->classes[1].schedule.lr = 0.005;
+    s->run->population.classes[1].schedule.lr = 0.005;
     b = assess(s);
     assert_true(!a->weighted && b->weighted && b->sc.mode == HDO_THEORY_MODE_O && !b->sc.balanced);
     close_to(b->eta, 0.0125, 1e-12);

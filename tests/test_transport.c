@@ -237,7 +237,7 @@ static void test_inproc_is_one_rank_with_everything(void **state) {
     assert_int_equal(hdo__inproc_create(&t, 6, &e), HDO_OK);
     assert_true(t->rank == 0 && t->ranks == 1 && t->n == 6 && t->first == 0 && t->count == 6);
     assert_int_equal(hdo__transport_owner(t, 5), 0);
-    hdo_rows rows = {.ld = 16, .len = 10, .count = 6};
+    hdo_models rows = {.ld = 16, .len = 10, .count = 6};
     assert_int_equal(t->ops->reserve(t, &rows, &e), HDO_OK);
     hdo_pair pair = {.a = 1, .b = 4};
     hdo_plan plan = {.pairs = &pair, .n_pairs = 1};
@@ -380,7 +380,7 @@ static void test_async_gives_up_on_a_full_queue(void **state) {
     f.base.ops = &ops;
     f.base.rank = 1;
     hdo__transport_assign(&f.base, 2, start, held);
-    hdo_rows rows = {.X = X, .ld = 16, .len = 16, .first = 1, .count = 1};
+    hdo_models rows = {.X = X, .ld = 16, .len = 16, .first = 1, .count = 1};
     hdo_async_setup s = {.deadline_s = 0.2, .d = 16, .steps = 10};
     assert_int_equal(hdo__async_create(&a, &f.base, &rows, &s, &e), HDO_OK);
     double from = hdo__now_s();

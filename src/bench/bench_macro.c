@@ -67,7 +67,7 @@ void hdo__bench_one_evaluation(void *run) {
     hdo_run *r = run;
     hdo_row row = {0};
     hdo_error e;
-    if (hdo__metrics_evaluate(&r->metrics, &r->rows, &r->team, &row, &e) != HDO_OK) abort();
+    if (hdo__metrics_evaluate(&r->metrics, &row, &e) != HDO_OK) abort();
 }
 
 /* Creates the run of a case; skips the case and gives NULL if that fails. */
@@ -85,7 +85,7 @@ static hdo_run *open_run(hdo_bench *b, const hdo_bench_case *c, int threads) {
 void hdo__bench_step(hdo_bench *b, const hdo_bench_case *c) {
     hdo_run *r = open_run(b, c, b->asked);
     if (r == NULL) return;
-    const hdo_class *k = &r->classes[0];
+    const hdo_class *k = &r->population.classes[0];
     const char *name = k->estimator.ops->name;
     hdo_error e = {0};
     hdo_stop why = HDO_RUNNING;
@@ -151,7 +151,7 @@ static void do_whole(void *p) {
         w->last = *hdo_run_last_row(r);
         w->flops = 1e-9 * hdo__bench_forward_flops(r->problem.objective) *
                    (double)(r->problem.val != NULL ? r->problem.val->count : 0) * (double)evaluations *
-                   (double)(r->mixer.n + (c->eval.mean_model ? 1 : 0));
+                   (double)(r->population.n + (c->eval.mean_model ? 1 : 0));
     }
     hdo_run_destroy(r);
 }

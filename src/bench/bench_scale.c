@@ -96,7 +96,7 @@ void hdo__bench_threads(hdo_bench *b, const hdo_bench_case *c) {
             return;
         }
         hdo_bench_row row = hdo__bench_row(c, threads);
-        snprintf(row.shape, sizeof row.shape, "%d nodes, d %zu", r->mixer.n, r->problem.objective->d);
+        snprintf(row.shape, sizeof row.shape, "%d nodes, d %zu", r->population.n, r->problem.objective->d);
         hdo__bench_time(b, step ? hdo__bench_one_step : hdo__bench_one_evaluation, r, 3, &row);
         if (threads == 1) alone = row.s.median;
         hdo__bench_emit(b, &row, "x", alone, "threads", threads);

@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum {
-    COLUMN_TILE = 1024,  /* columns of the population handled by one task of the consensus pass */
     FEW_MODEL_BLOCKS = 8 /* below this many model blocks, batches are separate tasks */
 };
 
@@ -26,28 +25,22 @@ static int n_model_blocks(const hdo_metrics *m) {
     return ceil_div(m->n_slots, m->f->eval_models);
 }
 
-hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_dataset *val, const hdo_config *c,
-                             const hdo_rows *rows, hdo_transport *transport, hdo_error *e) {
-    *m = (hdo_metrics){.f = f,
-                       .val = val,
-                       .n_classes = c->n_classes,
+hdo_status hdo__metrics_init(hdo_metrics *m, hdo_population *p, hdo_error *e) {
+    const hdo_config *c = p->problem->config;
+    *m = (hdo_metrics){.population = p,
+                       .f = p->problem->objective,
+                       .val = p->problem->val,
                        .mean_model = c->eval.mean_model,
                        .consensus = c->eval.consensus,
-                       .transport = transport,
-                       .n_slots = rows->count + 1};
-    for (int k = 0; k < c->n_classes; k++) m->class_first[k + 1] = m->class_first[k] + (int)c->population[k].count;
+                       .n_slots = p->models.count + 1};
     m->n_blocks = n_model_blocks(m) < FEW_MODEL_BLOCKS ? n_batches(m) : 1;
     size_t cells = (size_t)m->n_blocks * (size_t)m->n_slots;
     m->loss = hdo__alloc(cells * sizeof(double));
     m->correct = hdo__alloc(cells * sizeof(int64_t));
-    m->mu = hdo__alloc((rows->ld / COLUMN_TILE + 1) * COLUMN_TILE * sizeof(double)); /* whole tiles travel */
-    m->mu_row = hdo__alloc(rows->ld * sizeof(float));
-    m->tile_sum = hdo__alloc((rows->ld / COLUMN_TILE + 1) * sizeof(double));
-    m->all = hdo__alloc((size_t)transport->n * sizeof(hdo_node_figure));
-    if (m->all == NULL || m->loss == NULL || m->correct == NULL || m->mu == NULL || m->mu_row == NULL ||
-        m->tile_sum == NULL) {
+    m->all = hdo__alloc((size_t)p->n * sizeof(hdo_node_figure));
+    if (m->all == NULL || m->loss == NULL || m->correct == NULL) {
         hdo__metrics_clear(m);
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the metrics of %d nodes", rows->count);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the metrics of %d nodes", p->models.count);
     }
     return HDO_OK;
 }
@@ -55,9 +48,6 @@ hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_d
 void hdo__metrics_clear(hdo_metrics *m) {
     hdo__free(m->loss);
     hdo__free(m->correct);
-    hdo__free(m->mu);
-    hdo__free(m->mu_row);
-    hdo__free(m->tile_sum);
     hdo__free(m->all);
     *m = (hdo_metrics){0};
 }
@@ -70,7 +60,7 @@ size_t hdo__metrics_work_bytes(const hdo_metrics *m) {
 
 typedef struct eval_ctx {
     hdo_metrics *m;
-    const hdo_rows *rows;
+    const hdo_models *models;
     int slots;     /* nodes, and the mean model if it is wanted */
     hdo_status st; /* worst status of any task; tasks only ever write failures */
 } eval_ctx;
@@ -96,7 +86,7 @@ static void eval_task(void *p, int task, hdo_work *w) {
     int block = task % blocks, group = task / blocks;
     int first = block * m->f->eval_models;
     int last = first + m->f->eval_models < c->slots ? first + m->f->eval_models : c->slots;
-    int nodes = (last < c->rows->count ? last : c->rows->count) - first; /* rows of the population among them */
+    int nodes = (last < c->models->count ? last : c->models->count) - first; /* models of nodes among them */
     double *loss = m->loss + (size_t)group * (size_t)m->n_slots;
     int64_t *correct = m->correct + (size_t)group * (size_t)m->n_slots;
     int b0 = m->n_blocks > 1 ? group : 0, b1 = m->n_blocks > 1 ? group + 1 : n_batches(m);
@@ -105,12 +95,13 @@ static void eval_task(void *p, int task, hdo_work *w) {
         hdo_batch batch = gather(m->val, m->f->eval_batch, b, w->arena);
         hdo_status st = HDO_OK;
         if (nodes > 0) {
-            const float *X = c->rows->X + (size_t)first * c->rows->ld;
-            st = m->f->ops->evaluate(m->f, &batch, X, c->rows->ld, nodes, w, loss + first, correct + first);
+            const float *X = c->models->X + (size_t)first * c->models->ld;
+            st = m->f->ops->evaluate(m->f, &batch, X, c->models->ld, nodes, w, loss + first, correct + first);
         }
-        if (st == HDO_OK && last > c->rows->count) { /* the last slot is the mean model */
-            int s = c->rows->count;
-            st = m->f->ops->evaluate(m->f, &batch, m->mu_row, c->rows->ld, 1, w, loss + s, correct + s);
+        if (st == HDO_OK && last > c->models->count) { /* the last slot is the mean model */
+            int s = c->models->count;
+            st = m->f->ops->evaluate(m->f, &batch, m->population->mean.model, c->models->ld, 1, w, loss + s,
+                                     correct + s);
         }
         if (st != HDO_OK) c->st = st;
         hdo__arena_rewind(w->arena, mark);
@@ -158,64 +149,68 @@ static double accuracy(const hdo_metrics *m, int64_t correct) {
 }
 
 /* Losses of the local nodes into `all`, and of the mean model if it is wanted here. */
-static hdo_status evaluate_here(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, bool mean_here) {
+static hdo_status evaluate_here(hdo_metrics *m, const hdo_models *models, bool mean_here) {
     size_t cells = (size_t)m->n_blocks * (size_t)m->n_slots;
     memset(m->loss, 0, cells * sizeof(double));
     memset(m->correct, 0, cells * sizeof(int64_t));
-    eval_ctx c = {.m = m, .rows = rows, .slots = rows->count + (mean_here ? 1 : 0), .st = HDO_OK};
-    hdo__team_run(team, n_model_blocks(m) * m->n_blocks, eval_task, &c);
+    eval_ctx c = {.m = m, .models = models, .slots = models->count + (mean_here ? 1 : 0), .st = HDO_OK};
+    hdo__team_run(m->population->team, n_model_blocks(m) * m->n_blocks, eval_task, &c);
     for (int i = 0; i < c.slots; i++) {
         for (int b = 1; b < m->n_blocks; b++) {
             m->loss[i] += m->loss[(size_t)b * (size_t)m->n_slots + (size_t)i];
             m->correct[i] += m->correct[(size_t)b * (size_t)m->n_slots + (size_t)i];
         }
         m->loss[i] /= n_samples(m);
-        if (i < rows->count) m->all[rows->first + i] = (hdo_node_figure){m->loss[i], m->correct[i]};
+        if (i < models->count) m->all[models->first + i] = (hdo_node_figure){m->loss[i], m->correct[i]};
     }
     return c.st;
 }
 
-hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_metrics_part *p) {
+hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_models *models, hdo_metrics_part *p) {
     *p = (hdo_metrics_part){.node0_loss = (double)NAN, .node0_acc = (double)NAN};
-    hdo_status st = evaluate_here(m, rows, team, false);
+    hdo_status st = evaluate_here(m, models, false);
     if (st != HDO_OK) return st;
-    for (int k = 0; k < m->n_classes; k++) {
-        int first = m->class_first[k], last = m->class_first[k + 1], end = rows->first + rows->count;
-        first = first > rows->first ? first : rows->first;
+    for (int k = 0; k < m->population->n_classes; k++) {
+        int first = m->population->problem->class_first[k], last = m->population->problem->class_first[k + 1],
+            end = models->first + models->count;
+        first = first > models->first ? first : models->first;
         last = last < end ? last : end;
         p->nodes[k] = last > first ? last - first : 0;
         if (last > first) p->cls[k] = group_of(m, first, last, n_samples(m));
     }
-    if (rows->first == 0) {
+    if (models->first == 0) {
         p->node0_loss = m->all[0].loss;
         p->node0_acc = accuracy(m, m->all[0].correct);
     }
     return HDO_OK;
 }
 
-hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e) {
+hdo_status hdo__metrics_evaluate(hdo_metrics *m, hdo_row *row, hdo_error *e) {
+    const hdo_models *models = &m->population->models;
     hdo_status st = HDO_OK;
     row->gamma = (double)NAN;
-    if (m->mean_model || m->consensus) st = hdo__metrics_consensus(m, rows, team, m->consensus ? &row->gamma : NULL, e);
+    if (m->mean_model || m->consensus) st = hdo__population_mean(m->population, m->consensus ? &row->gamma : NULL, e);
     if (st != HDO_OK) return st;
-    bool mean_here = m->mean_model && m->transport->rank == 0;
-    st = evaluate_here(m, rows, team, mean_here);
+    bool mean_here = m->mean_model && m->population->transport->rank == 0;
+    st = evaluate_here(m, models, mean_here);
     if (st != HDO_OK) hdo__fail(e, st, "evaluation failed: %s", hdo_status_text(st));
-    st = m->transport->ops->agree(m->transport, st, &(unsigned){0}, m->all, sizeof *m->all, e);
+    st = m->population->transport->ops->agree(m->population->transport, st, &(unsigned){0}, m->all, sizeof *m->all, e);
     if (st != HDO_OK) return st;
     double samples = n_samples(m);
-    row->all = group_of(m, 0, m->transport->n, samples);
-    row->n_classes = m->n_classes;
-    for (int k = 0; k < m->n_classes; k++) row->cls[k] = group_of(m, m->class_first[k], m->class_first[k + 1], samples);
+    row->all = group_of(m, 0, m->population->n, samples);
+    row->n_classes = m->population->n_classes;
+    for (int k = 0; k < m->population->n_classes; k++)
+        row->cls[k] =
+            group_of(m, m->population->problem->class_first[k], m->population->problem->class_first[k + 1], samples);
     row->node0_loss = m->all[0].loss;
     row->node0_acc = accuracy(m, m->all[0].correct);
-    row->mu_loss = mean_here ? m->loss[rows->count] : (double)NAN;
-    row->mu_acc = mean_here ? accuracy(m, m->correct[rows->count]) : (double)NAN;
+    row->mu_loss = mean_here ? m->loss[models->count] : (double)NAN;
+    row->mu_acc = mean_here ? accuracy(m, m->correct[models->count]) : (double)NAN;
     return HDO_OK;
 }
 
-hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, double *loss) {
-    hdo_work w = {&team->arena[0], team};
+hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, double *loss) {
+    hdo_work w = {&m->population->team->arena[0], m->population->team};
     double sum = 0.0;
     int64_t correct = 0;
     hdo_status st = HDO_OK;
@@ -227,98 +222,4 @@ hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, doub
     }
     *loss = sum / (m->val == NULL ? 1.0 : (double)m->val->count);
     return st;
-}
-
-/* ---- consensus ---- */
-
-typedef struct tile_ctx {
-    hdo_metrics *m;
-    const hdo_rows *rows;
-    hdo_team *team;
-    size_t first; /* tile of task 0 */
-} tile_ctx;
-
-static size_t tile_end(const hdo_metrics *m, size_t j0) {
-    size_t total = m->f->d + m->f->n_buf;
-    return j0 + COLUMN_TILE < total ? j0 + COLUMN_TILE : total;
-}
-
-/* The columns of one tile, over the local nodes in order: sums, ... */
-static void tile_add(const tile_ctx *c, size_t tile) {
-    size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->m, j0);
-    for (int i = 0; i < c->rows->count; i++) {
-        const float *x = c->rows->X + (size_t)i * c->rows->ld;
-        for (size_t j = j0; j < j1; j++) c->m->mu[j] += (double)x[j];
-    }
-}
-
-/* ... means, ... */
-static void tile_mean(const tile_ctx *c, size_t tile) {
-    size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->m, j0);
-    for (size_t j = j0; j < j1; j++) {
-        c->m->mu[j] /= (double)c->m->transport->n;
-        c->m->mu_row[j] = (float)c->m->mu[j];
-    }
-}
-
-/* ... and squared distances. Buffers are averaged but do not count as distance. */
-static void tile_distance(const tile_ctx *c, size_t tile) {
-    size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->m, j0), jd = j1 < c->m->f->d ? j1 : c->m->f->d;
-    const double *mu = c->m->mu;
-    for (int i = 0; i < c->rows->count; i++) {
-        const float *x = c->rows->X + (size_t)i * c->rows->ld;
-        double s = 0.0;
-        for (size_t j = j0; j < jd; j++) s += ((double)x[j] - mu[j]) * ((double)x[j] - mu[j]);
-        c->m->tile_sum[tile] += s;
-    }
-}
-
-static void add_task(void *p, int task, hdo_work *w) {
-    (void)w;
-    tile_add(p, ((tile_ctx *)p)->first + (size_t)task);
-}
-static void distance_task(void *p, int task, hdo_work *w) {
-    (void)w;
-    tile_distance(p, ((tile_ctx *)p)->first + (size_t)task);
-}
-static void whole_task(void *p, int task, hdo_work *w) { /* one rank: all three while the tile is in the cache */
-    (void)w;
-    tile_add(p, (size_t)task);
-    tile_mean(p, (size_t)task);
-    tile_distance(p, (size_t)task);
-}
-
-static void relay_add(void *p, void *v, size_t first, size_t count) { /* elements are tiles of sums */
-    tile_ctx *c = p;
-    (void)v;
-    c->first = first;
-    hdo__team_run(c->team, (int)count, add_task, c);
-}
-static void relay_distance(void *p, void *v, size_t first, size_t count) {
-    tile_ctx *c = p;
-    (void)v;
-    c->first = first;
-    hdo__team_run(c->team, (int)count, distance_task, c);
-}
-
-hdo_status hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, double *gamma, hdo_error *e) {
-    size_t total = m->f->d + m->f->n_buf;
-    int tiles = ceil_div((int64_t)total, COLUMN_TILE);
-    tile_ctx c = {.m = m, .rows = rows, .team = team};
-    memset(m->mu, 0, total * sizeof(double));
-    memset(m->tile_sum, 0, (size_t)tiles * sizeof(double));
-    hdo_transport *t = m->transport;
-    if (t->ranks == 1) {
-        hdo__team_run(team, tiles, whole_task, &c);
-    } else {
-        hdo_status st = t->ops->relay(t, m->mu, COLUMN_TILE * sizeof(double), (size_t)tiles, relay_add, &c, e);
-        if (st != HDO_OK) return st;
-        for (size_t k = 0; k < (size_t)tiles; k++) tile_mean(&c, k);
-        st = t->ops->relay(t, m->tile_sum, sizeof(double), (size_t)tiles, relay_distance, &c, e);
-        if (st != HDO_OK) return st;
-    }
-    double sum = 0.0;
-    for (int k = 0; k < tiles; k++) sum += m->tile_sum[k];
-    if (gamma != NULL) *gamma = sum / (double)t->n;
-    return HDO_OK;
 }

@@ -6,10 +6,7 @@
 #ifndef HDO_METRICS_METRICS_H
 #define HDO_METRICS_METRICS_H
 
-#include "base/team.h"
-#include "hdo/run.h"
-#include "objective/objective.h"
-#include "transport/transport.h"
+#include "population/population.h"
 
 typedef struct hdo_node_figure { /* what ranks tell each other about a node */
     double loss;
@@ -17,30 +14,24 @@ typedef struct hdo_node_figure { /* what ranks tell each other about a node */
 } hdo_node_figure;
 
 typedef struct hdo_metrics {
+    hdo_population *population; /* borrowed */
     const hdo_objective *f;
     const hdo_dataset *val; /* NULL: objective without data */
-    int n_classes;
-    int class_first[HDO_CLASSES_MAX + 1];
     bool mean_model, consensus;
-    hdo_transport *transport;
     double *loss;         /* (blocks, count + 1): per local node, last column the mean model */
     int64_t *correct;     /* likewise */
-    double *mu;           /* (ld) sum, then mean of the rows, in double */
-    float *mu_row;        /* (ld) the mean model */
     int n_slots;          /* count + 1 */
     int n_blocks;         /* batch groups evaluated as separate tasks */
-    double *tile_sum;     /* one partial of Gamma per column tile */
     hdo_node_figure *all; /* (n): of every node */
 } hdo_metrics;
 
-hdo_status hdo__metrics_init(hdo_metrics *m, const hdo_objective *f, const hdo_dataset *val, const hdo_config *c,
-                             const hdo_rows *rows, hdo_transport *transport, hdo_error *e);
+hdo_status hdo__metrics_init(hdo_metrics *m, hdo_population *p, hdo_error *e);
 void hdo__metrics_clear(hdo_metrics *m);
 size_t hdo__metrics_work_bytes(const hdo_metrics *m); /* arena bytes of each thread */
 
-/* Fills the validation part of row (all, cls, node0, mu, gamma). All ranks together, as for the consensus; the loss of
+/* Fills the validation part of row (all, cls, node0, mu, gamma). All ranks together; the loss of
  * the mean model is known to rank 0 only. */
-hdo_status hdo__metrics_evaluate(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_row *row, hdo_error *e);
+hdo_status hdo__metrics_evaluate(hdo_metrics *m, hdo_row *row, hdo_error *e);
 
 typedef struct hdo_metrics_part { /* the same, of this rank's nodes alone */
     int nodes[HDO_CLASSES_MAX];   /* of each class here */
@@ -48,16 +39,13 @@ typedef struct hdo_metrics_part { /* the same, of this rank's nodes alone */
     double node0_loss, node0_acc; /* NaN where node 0 is not */
 } hdo_metrics_part;
 
-/* Without the other ranks. rows: the local ones, or a copy of them. */
-hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, hdo_metrics_part *p);
+/* Without the other ranks. models: the local ones, or a copy of them. */
+hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_models *models, hdo_metrics_part *p);
 /* a, over na nodes, becomes what it is over those and the nb nodes of b. */
 void hdo__group_merge(hdo_group *a, double na, const hdo_group *b, double nb);
 
 /* Validation loss of one model that is not in the population. */
-hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, hdo_team *team, double *loss);
-
-/* The mean model, into mu and mu_row (buffers included), and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters. */
-hdo_status hdo__metrics_consensus(hdo_metrics *m, const hdo_rows *rows, hdo_team *team, double *gamma, hdo_error *e);
+hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, double *loss);
 
 /* ---- the metric table: one row per figure; JSON lines, CSV, TensorBoard and docs/metrics.md all read it ---- */
 typedef enum hdo_metric_type { HDO_METRIC_INT, HDO_METRIC_REAL } hdo_metric_type;

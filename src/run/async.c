@@ -41,7 +41,7 @@ typedef struct offer {
 
 struct hdo_async {
     hdo_transport *t;
-    hdo_rows *rows;
+    hdo_models *rows;
     double deadline_s;
     pthread_t thread;
     bool started;
@@ -174,7 +174,7 @@ static void send_part(hdo_async *a) {
     hdo_message m = {.word = {PART, p.step}};
     memcpy(&m.word[2], (double[PART_REALS]){p.nodes.node0_loss, p.nodes.node0_acc, p.train_loss, p.mg},
            PART_REALS * sizeof(double));
-    memcpy(&m.word[2 + PART_REALS], p.counts, sizeof p.counts);
+    memcpy(&m.word[2 + PART_REALS], &p.counts, sizeof p.counts);
     post(a, 0, &m);
     pthread_mutex_lock(&a->queue);
     a->has_part = false;
@@ -196,7 +196,7 @@ static void take_part(hdo_async *a, int from, const hdo_message *m) {
                         .nodes = {.node0_loss = real[0], .node0_acc = real[1]},
                         .train_loss = real[2],
                         .mg = real[3]};
-    memcpy(p.counts, &m->word[2 + PART_REALS], sizeof p.counts);
+    memcpy(&p.counts, &m->word[2 + PART_REALS], sizeof p.counts);
     pthread_mutex_lock(&a->queue);
     hdo__async_rows_part(&a->curve, &p, a->t->held[from], hdo__now_s());
     pthread_mutex_unlock(&a->queue);
@@ -362,8 +362,8 @@ void hdo__async_report(hdo_async *a, const hdo_async_part *p) {
         bool room = !a->has_part;
         if (room) {
             a->part = *p;
-            a->part.counts[0] += (int64_t)a->stats.exchanges;
-            a->part.counts[1] += 2 * (int64_t)a->stats.exchanges * (int64_t)(a->rows->len * sizeof(float));
+            a->part.counts.interactions += (int64_t)a->stats.exchanges;
+            a->part.counts.bytes += 2 * (int64_t)a->stats.exchanges * (int64_t)(a->rows->len * sizeof(float));
             a->has_part = a->t->rank != 0;
         }
         if (room && a->t->rank == 0) {
@@ -450,7 +450,7 @@ hdo_status hdo__async_finish(hdo_async *a, unsigned *say, hdo_async_stats *s, hd
     return st == HDO_OK ? residual(a, &s->residual, e) : st;
 }
 
-hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_rows *rows, const hdo_async_setup *s,
+hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_models *rows, const hdo_async_setup *s,
                              hdo_error *e) {
     hdo_async *a = hdo__alloc(sizeof *a);
     *out = NULL;

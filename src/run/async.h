@@ -26,7 +26,8 @@ typedef struct hdo_async_setup {
 } hdo_async_setup;
 
 /* Starts the thread that talks. */
-hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_rows *rows, const hdo_async_setup *s, hdo_error *e);
+hdo_status hdo__async_create(hdo_async **out, hdo_transport *t, hdo_models *rows, const hdo_async_setup *s,
+                             hdo_error *e);
 void hdo__async_destroy(hdo_async *a);
 
 /* A local step: read a consistent copy, then change the row while nobody else does. i counts local nodes. */

@@ -46,9 +46,13 @@ void hdo__async_rows_part(hdo_async_rows *a, const hdo_async_part *p, int weight
     hdo_async_entry *t = entry_of(a, p->step);
     if (t == NULL) return;
     double w = (double)weight;
-    int64_t *sum[HDO_COUNTS] = {&t->row.interactions, &t->row.bytes, &t->row.forward,
-                                &t->row.backward,     &t->row.jvp,   &t->row.cost};
-    for (int k = 0; k < HDO_COUNTS; k++) *sum[k] += p->counts[k];
+    const hdo_counts *c = &p->counts;
+    t->row.interactions += c->interactions;
+    t->row.bytes += c->bytes;
+    t->row.forward += c->forward;
+    t->row.backward += c->backward;
+    t->row.jvp += c->jvp;
+    t->row.cost += c->cost;
     t->weight += w;
     t->row.train_loss += (p->train_loss - t->row.train_loss) * w / t->weight;
     t->row.mg += (p->mg - t->row.mg) * w / t->weight;

@@ -12,13 +12,11 @@
 
 #include "metrics/metrics.h"
 
-enum { HDO_COUNTS = 6 }; /* interactions, bytes, forward, backward, jvp, cost */
-
 typedef struct hdo_async_part { /* what one rank has to say about its nodes at one of its steps */
     int64_t step;
     hdo_metrics_part nodes;
     double train_loss, mg; /* means over its nodes */
-    int64_t counts[HDO_COUNTS];
+    hdo_counts counts;
 } hdo_async_part;
 
 typedef struct hdo_async_entry { /* a row that is being put together */

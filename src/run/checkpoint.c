@@ -36,16 +36,20 @@ typedef struct piece { /* one tensor of the file and where it lives in memory */
 
 static int pieces_of(hdo_run *r, piece *p) {
     size_t len = (r->problem.objective->d + r->problem.objective->n_buf) * sizeof(float),
-           ld = r->rows.ld * sizeof(float);
+           ld = r->population.models.ld * sizeof(float);
     int n = 0;
-    p[n++] = (piece){"params", "F32", r->rows.X, len, ld, true};
-    p[n++] = (piece){"batches", "I64", r->batches, sizeof(int64_t), sizeof(int64_t), true};
-    p[n++] = (piece){"g2", "F64", &r->result[r->rows.first].g2, sizeof(double), sizeof *r->result, true};
-    if (r->momentum != NULL)
-        p[n++] = (piece){"momentum", "F32", r->momentum, r->problem.objective->d * sizeof(float), ld, true};
-    if (r->churn.active) p[n++] = (piece){"away", "U8", r->churn.away, (size_t)r->mixer.n, 0, false};
-    if (r->clock_s != NULL) p[n++] = (piece){"clock", "F64", r->clock_s, (size_t)r->mixer.n * sizeof(double), 0, false};
-    if (r->y != NULL) p[n++] = (piece){"weighted", "F32", r->y, len, 0, false};
+    p[n++] = (piece){"params", "F32", r->population.models.X, len, ld, true};
+    p[n++] = (piece){"batches", "I64", r->population.batches, sizeof(int64_t), sizeof(int64_t), true};
+    p[n++] = (piece){
+        "g2", "F64", &r->population.result[r->population.models.first].g2, sizeof(double), sizeof *r->population.result,
+        true};
+    if (r->population.momentum != NULL)
+        p[n++] = (piece){"momentum", "F32", r->population.momentum, r->problem.objective->d * sizeof(float), ld, true};
+    if (r->population.churn.active)
+        p[n++] = (piece){"away", "U8", r->population.churn.away, (size_t)r->population.n, 0, false};
+    if (r->population.clock_s != NULL)
+        p[n++] = (piece){"clock", "F64", r->population.clock_s, (size_t)r->population.n * sizeof(double), 0, false};
+    if (r->population.y != NULL) p[n++] = (piece){"weighted", "F32", r->population.y, len, 0, false};
     return n;
 }
 
@@ -55,7 +59,7 @@ static void describe(const hdo_run *r, const piece *p, int n, hdo_st_tensor *t) 
         t[i] = (hdo_st_tensor){.n_dim = 0};
         snprintf(t[i].name, sizeof t[i].name, "%s", p[i].name);
         snprintf(t[i].dtype, sizeof t[i].dtype, "%s", p[i].dtype);
-        if (p[i].per_node) t[i].dim[t[i].n_dim++] = r->mixer.n;
+        if (p[i].per_node) t[i].dim[t[i].n_dim++] = r->population.n;
         t[i].dim[t[i].n_dim++] = (int64_t)(p[i].row_bytes / item);
     }
 }
@@ -70,16 +74,16 @@ static bool move_piece(const hdo_run *r, int fd, const piece *p, uint64_t off, b
     if (!p->per_node)
         return (writing && r->transport->rank != 0) || move_bytes(fd, p->data, p->row_bytes, off, writing);
     if (p->stride == p->row_bytes) {
-        return move_bytes(fd, p->data, p->row_bytes * (size_t)r->rows.count,
-                          off + (uint64_t)r->rows.first * p->row_bytes, writing);
+        return move_bytes(fd, p->data, p->row_bytes * (size_t)r->population.models.count,
+                          off + (uint64_t)r->population.models.first * p->row_bytes, writing);
     }
     char block[1 << 16]; /* short rows travel together: a million nodes are not a million calls */
     const int together = p->row_bytes < sizeof block ? (int)(sizeof block / p->row_bytes) : 1;
     bool ok = true;
-    for (int i = 0; i < r->rows.count && ok; i += together) {
-        const int n = r->rows.count - i < together ? r->rows.count - i : together;
+    for (int i = 0; i < r->population.models.count && ok; i += together) {
+        const int n = r->population.models.count - i < together ? r->population.models.count - i : together;
         char *row = (char *)p->data + (size_t)i * p->stride, *via = n > 1 ? block : row;
-        const uint64_t at = off + (uint64_t)(r->rows.first + i) * p->row_bytes;
+        const uint64_t at = off + (uint64_t)(r->population.models.first + i) * p->row_bytes;
         for (int k = 0; k < n && n > 1 && writing; k++)
             memcpy(block + (size_t)k * p->row_bytes, row + (size_t)k * p->stride, p->row_bytes);
         ok = move_bytes(fd, via, (size_t)n * p->row_bytes, at, writing);
@@ -99,7 +103,7 @@ static void hash_piece(void *ctx, void *v, size_t first, size_t count) {
     const hash_ctx *c = ctx;
     (void)first;
     (void)count;
-    int rows = c->p->per_node ? c->r->rows.count : c->r->transport->rank == 0 ? 1 : 0;
+    int rows = c->p->per_node ? c->r->population.models.count : c->r->transport->rank == 0 ? 1 : 0;
     for (int i = 0; i < rows; i++) {
         hdo_sha256 one;
         unsigned char digest[32];
@@ -194,7 +198,7 @@ static hdo_status begin(hdo_run *r, draft *w, hdo_error *e) {
     hdo__state_head_of(r, &h);
     for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) {
         if (r->sinks[k]->ops->mark != NULL)
-            st = r->sinks[k]->ops->mark(r->sinks[k], r->step, &h.mark[HDO_MARK_METRICS], e);
+            st = r->sinks[k]->ops->mark(r->sinks[k], r->progress.step, &h.mark[HDO_MARK_METRICS], e);
     }
     if (st == HDO_OK && r->trace.fd >= 0) st = hdo__linelog_mark(&r->trace, -1, &h.mark[HDO_MARK_TRACE], e);
     if (st != HDO_OK) return st;
@@ -248,7 +252,7 @@ static hdo_status write_rows(const hdo_run *r, draft *w, int fd, hdo_error *e) {
 
 static hdo_status write_file(hdo_run *r, draft *w, hdo_error *e) {
     bool root = r->transport->rank == 0;
-    hdo__ckfile_path(r->dir, r->step, w->path);
+    hdo__ckfile_path(r->dir, r->progress.step, w->path);
     snprintf(w->tmp, sizeof w->tmp, "%s.tmp.%lld", w->path, (long long)r->writer);
     int fd = root ? hdo__file_create(w->tmp) : -1;
     hdo_status st = HDO_OK;
@@ -283,7 +287,7 @@ hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
     }
     free(w.head);
     if (st == HDO_OK && root) prune(r->dir, (int)r->config.checkpoint.keep);
-    r->saved_step = st == HDO_OK ? r->step : r->saved_step;
+    r->saved_step = st == HDO_OK ? r->progress.step : r->saved_step;
     r->saved_s = hdo__now_s();
     return st;
 }

@@ -12,18 +12,19 @@
 
 const char *const hdo__mark_files[HDO_MARKS] = {"metrics.jsonl", "trace.jsonl"};
 
-typedef struct field { /* a number of hdo_run that a checkpoint holds */
+typedef struct field { /* a number of hdo_progress that a checkpoint holds */
     const char *name;
     size_t at;
     bool real;
 } field;
 
-#define INT(f)                                                                                                         \
-    { #f, offsetof(struct hdo_run, f), false }
+#define COUNT(f)                                                                                                       \
+    { #f, offsetof(hdo_progress, counts.f), false }
 #define REAL(f)                                                                                                        \
-    { #f, offsetof(struct hdo_run, f), true }
-static const field fields[] = {INT(interactions), INT(bytes),       INT(forward), INT(backward), INT(jvp),    INT(cost),
-                               REAL(start_loss),  REAL(train_loss), REAL(mg),     REAL(step_s),  REAL(eval_s)};
+    { #f, offsetof(hdo_progress, f), true }
+static const field fields[] = {COUNT(interactions), COUNT(bytes),     COUNT(forward),   COUNT(backward), COUNT(jvp),
+                               COUNT(cost),         REAL(start_loss), REAL(train_loss), REAL(mg),        REAL(step_s),
+                               REAL(eval_s)};
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
 static const char *const texts[] = {"run_id", "train_sha256", "val_sha256", "inputs_sha256"};
@@ -57,7 +58,7 @@ void hdo__run_hash_inputs(hdo_run *r) {
 }
 
 void hdo__state_head_of(const hdo_run *r, hdo_state_head *h) {
-    *h = (hdo_state_head){.step = r->step, .n = r->mixer.n, .d = (int64_t)r->problem.objective->d};
+    *h = (hdo_state_head){.step = r->progress.step, .n = r->population.n, .d = (int64_t)r->problem.objective->d};
     memcpy(h->run_id, r->run_id, sizeof h->run_id);
     if (r->problem.train != NULL) memcpy(h->train_sha256, r->problem.train->sha256, sizeof h->train_sha256);
     if (r->problem.val != NULL) memcpy(h->val_sha256, r->problem.val->sha256, sizeof h->val_sha256);
@@ -89,9 +90,9 @@ char *hdo__state_text(const hdo_run *r, const hdo_state_head *h) {
         hdo__json_text(&j, texts[k], text_of(&copy, k, &cap));
     }
     put_marks(&j, h);
-    hdo__json_real(&j, "wall_s", hdo__now_s() - r->start_s);
+    hdo__json_real(&j, "wall_s", hdo__now_s() - r->progress.start_s);
     for (int k = 0; k < FIELDS; k++) {
-        const char *at = (const char *)r + fields[k].at;
+        const char *at = (const char *)&r->progress + fields[k].at;
         if (fields[k].real) {
             hdo__json_real(&j, fields[k].name, *(const double *)(const void *)at);
         } else {
@@ -99,10 +100,10 @@ char *hdo__state_text(const hdo_run *r, const hdo_state_head *h) {
         }
     }
     hdo__json_array(&j, "lr");
-    for (int k = 0; k < r->n_classes; k++) hdo__json_real(&j, NULL, r->classes[k].schedule.lr);
+    for (int k = 0; k < r->population.n_classes; k++) hdo__json_real(&j, NULL, r->population.classes[k].schedule.lr);
     hdo__json_end(&j, ']');
     hdo__json_array(&j, "noise");
-    for (int k = 0; k < r->n_classes; k++) hdo__json_real(&j, NULL, r->classes[k].noise);
+    for (int k = 0; k < r->population.n_classes; k++) hdo__json_real(&j, NULL, r->population.classes[k].noise);
     hdo__json_end(&j, ']');
     hdo__json_end(&j, '}');
     if (!j.failed) return j.text;
@@ -178,10 +179,10 @@ hdo_status hdo__state_load(hdo_run *run, const char *json, const char *path, hdo
     reader r = {NULL};
     hdo_status st = state_open(json, path, &o, e);
     if (st != HDO_OK) return st;
-    run->step = get_int(&r, o, "step");
-    run->start_s = hdo__now_s() - get_number(&r, json_object_get(o, "wall_s"), "wall_s");
+    run->progress.step = get_int(&r, o, "step");
+    run->progress.start_s = hdo__now_s() - get_number(&r, json_object_get(o, "wall_s"), "wall_s");
     for (int k = 0; k < FIELDS; k++) {
-        char *at = (char *)run + fields[k].at;
+        char *at = (char *)&run->progress + fields[k].at;
         if (fields[k].real) {
             *(double *)(void *)at = get_number(&r, json_object_get(o, fields[k].name), fields[k].name);
         } else {
@@ -189,11 +190,11 @@ hdo_status hdo__state_load(hdo_run *run, const char *json, const char *path, hdo
         }
     }
     const json_t *lr = json_object_get(o, "lr"), *noise = json_object_get(o, "noise");
-    for (int k = 0; k < run->n_classes; k++) {
-        hdo_class *c = &run->classes[k];
+    for (int k = 0; k < run->population.n_classes; k++) {
+        hdo_class *c = &run->population.classes[k];
         c->schedule.lr = get_number(&r, json_array_get(lr, (size_t)k), "lr");
         c->noise = get_number(&r, json_array_get(noise, (size_t)k), "noise");
-        run->lr[k] = run->step > 0 ? hdo__schedule_lr(&c->schedule, run->step - 1) : 0.0;
+        run->population.lr[k] = run->progress.step > 0 ? hdo__schedule_lr(&c->schedule, run->progress.step - 1) : 0.0;
     }
     return state_done(&r, o, path, e);
 }

@@ -16,11 +16,12 @@ static void take_rows(hdo_run *r) {
     while (hdo__async_row(r->async, &r->row)) {
         hdo_row *row = &r->row;
         row->parallel_time = (double)row->step;
-        for (int k = 0; k < r->n_classes; k++) row->lr[k] = hdo__schedule_lr(&r->classes[k].schedule, row->step - 1);
-        row->present = r->mixer.n;
-        row->wall_s -= r->start_s;
-        row->step_s = r->step_s;
-        row->eval_s = r->eval_s;
+        for (int k = 0; k < r->population.n_classes; k++)
+            row->lr[k] = hdo__schedule_lr(&r->population.classes[k].schedule, row->step - 1);
+        row->present = r->population.n;
+        row->wall_s -= r->progress.start_s;
+        row->step_s = r->progress.step_s;
+        row->eval_s = r->progress.eval_s;
         unsigned say = hdo__run_put_row(r, &ignored) == HDO_OK ? 0 : HDO_SAY_STOP;
         hdo_stop why = hdo__run_judge_row(r);
         if (why != HDO_RUNNING) say |= why == HDO_TARGET ? HDO_SAY_TARGET : HDO_SAY_NOT_FINITE;
@@ -31,64 +32,82 @@ static void take_rows(hdo_run *r) {
 /* This rank's nodes, at its own step. The others may change them meanwhile: a copy is evaluated. */
 void hdo__run_evaluate_own(hdo_run *r) {
     double t0 = hdo__now_s();
-    hdo_rows copy = r->rows;
+    hdo_models copy = r->population.models;
     copy.X = r->seen;
     for (int i = 0; i < copy.count; i++)
         hdo__async_read(r->async, i, r->problem.objective->d + r->problem.objective->n_buf,
                         r->seen + (size_t)i * copy.ld);
-    hdo_async_part p = {.step = r->step,
-                        .train_loss = r->train_loss,
-                        .mg = r->mg,
-                        .counts = {r->interactions, r->bytes, r->forward, r->backward, r->jvp, r->cost}};
-    hdo_status st = hdo__metrics_local(&r->metrics, &copy, &r->team, &p.nodes);
+    hdo_async_part p = {.step = r->progress.step,
+                        .train_loss = r->progress.train_loss,
+                        .mg = r->progress.mg,
+                        .counts = r->progress.counts};
+    hdo_status st = hdo__metrics_local(&r->metrics, &copy, &p.nodes);
     if (st == HDO_OK) {
         hdo__async_report(r->async, &p);
     } else {
-        hdo__run_log(r, HDO_LOG_WARN, "evaluation failed: %s", hdo_status_text(st));
+        hdo__log(&r->log, HDO_LOG_WARN, "evaluation failed: %s", hdo_status_text(st));
         hdo__async_say(r->async, HDO_SAY_NOT_FINITE);
     }
-    r->eval_s += hdo__now_s() - t0;
+    r->progress.eval_s += hdo__now_s() - t0;
 }
 
+_Static_assert(sizeof(hdo_counts) == HDO_COUNTS * sizeof(int64_t), "counts travel as numbers");
+
 static void own_counts(hdo_run *r, double c[HDO_COUNTS], bool put) {
-    int64_t *count[HDO_COUNTS] = {&r->interactions, &r->bytes, &r->forward, &r->backward, &r->jvp, &r->cost};
+    int64_t count[HDO_COUNTS];
+    memcpy(count, &r->progress.counts, sizeof count);
     for (int k = 0; k < HDO_COUNTS; k++) {
-        if (put) {
-            *count[k] = (int64_t)c[k];
-        } else {
-            c[k] = (double)*count[k];
-        }
+        if (put) count[k] = (int64_t)c[k];
+        if (!put) c[k] = (double)count[k];
     }
+    memcpy(&r->progress.counts, count, sizeof count);
 }
 
 /* The end of an asynchronous run: everybody waits for everybody, once; counts become those of all ranks. */
 static hdo_status end_async(hdo_run *r, hdo_error *e) {
     unsigned say = 0;
     own_counts(r, r->drifted.counts, false);
-    r->drifted.step_s_min = r->step_s / (double)(r->step > 0 ? r->step : 1);
-    r->drifted.loss_sum = r->train_loss * (double)r->n_own;
-    r->drifted.mg_sum = r->mg * (double)r->n_own;
+    r->drifted.step_s_min = r->progress.step_s / (double)(r->progress.step > 0 ? r->progress.step : 1);
+    r->drifted.loss_sum = r->progress.train_loss * (double)r->population.n_own;
+    r->drifted.mg_sum = r->progress.mg * (double)r->population.n_own;
     hdo_status st = hdo__async_finish(r->async, &say, &r->drifted, e);
     if (st != HDO_OK) return st;
-    r->train_loss = r->drifted.loss_sum / (double)r->mixer.n;
-    r->mg = r->drifted.mg_sum / (double)r->mixer.n;
+    r->progress.train_loss = r->drifted.loss_sum / (double)r->population.n;
+    r->progress.mg = r->drifted.mg_sum / (double)r->population.n;
     take_rows(r); /* those that were completed while this rank waited */
     own_counts(r, r->drifted.counts, true);
-    r->interactions += (int64_t)r->drifted.exchanges;
-    r->bytes += 2 * (int64_t)r->drifted.exchanges * (int64_t)(r->rows.len * sizeof(float));
-    r->said = say;
+    r->progress.counts.interactions += (int64_t)r->drifted.exchanges;
+    r->progress.counts.bytes += 2 * (int64_t)r->drifted.exchanges * (int64_t)(r->population.models.len * sizeof(float));
+    r->progress.said = say;
     if ((say & HDO_SAY_NOT_FINITE) != 0) {
-        r->stop = HDO_DIVERGED;
+        r->progress.stop = HDO_DIVERGED;
     } else if ((say & HDO_SAY_TARGET) != 0) {
-        r->stop = HDO_TARGET;
+        r->progress.stop = HDO_TARGET;
     } else if ((say & HDO_SAY_STOP) != 0) {
-        r->stop = HDO_STOPPED;
+        r->progress.stop = HDO_STOPPED;
     } else if ((say & HDO_SAY_TIMEOUT) != 0) {
-        r->stop = HDO_TIMEOUT;
+        r->progress.stop = HDO_TIMEOUT;
     }
     hdo__async_destroy(r->async);
     r->async = NULL;
     return HDO_OK;
+}
+
+/* An estimate at a copy of the model, because others may change it meanwhile; the move while nobody else does. */
+static void local_step(void *ctx, int node, hdo_work *w) {
+    hdo_run *r = ctx;
+    hdo_population *p = &r->population;
+    size_t mark = hdo__arena_mark(w->arena), d = r->problem.objective->d, len = d + r->problem.objective->n_buf;
+    float *g = hdo__arena_floats(w->arena, len), *copy = hdo__arena_floats(w->arena, len);
+    bool checked = hdo__async_checked(r->async);
+    int i = node - p->models.first;
+    hdo__async_read(r->async, i, len, copy);
+    hdo__node_estimate(p, r->progress.step, node, copy, w, g);
+    const float *x = hdo__async_lock(r->async, i);
+    if (checked) memcpy(copy, x, d * sizeof(float));
+    hdo__node_move(p, node, g, w);
+    hdo__async_unlock(r->async, i, checked ? copy : NULL);
+    hdo__arena_rewind(w->arena, mark);
 }
 
 /* A step of this rank's nodes, in its own time (mpi.async). */
@@ -96,31 +115,32 @@ hdo_status hdo__run_own_step(hdo_run *r, hdo_error *e) {
     hdo_plan plan;
     hdo_status st = HDO_OK;
     if (r->async == NULL) {
-        const float *x0 = r->step == 0 ? r->start : NULL;
-        if (x0 != NULL) memcpy(r->start, r->rows.X, r->rows.ld * sizeof(float));
+        const float *x0 = r->progress.step == 0 ? r->start : NULL;
+        if (x0 != NULL) memcpy(r->start, r->population.models.X, r->population.models.ld * sizeof(float));
         hdo_async_setup s = {.deadline_s = r->config.mpi.deadline_s,
                              .x0 = x0,
                              .d = r->problem.objective->d,
                              .eval_every = r->config.eval.every,
                              .steps = r->config.warmup + r->config.steps};
-        st = hdo__async_create(&r->async, r->transport, &r->rows, &s, e);
+        st = hdo__async_create(&r->async, r->transport, &r->population.models, &s, e);
         if (st != HDO_OK) return st;
     }
-    hdo__mixer_plan(&r->mixer, r->step, &plan);
-    hdo__run_choose(r, &plan);
-    for (int k = 0; k < r->n_classes; k++) r->lr[k] = hdo__schedule_lr(&r->classes[k].schedule, r->step);
-    hdo__run_local_steps(r, &plan);
-    memcpy(r->active, r->own, (size_t)r->n_own * sizeof(int32_t)); /* figures are of this rank's nodes */
-    r->n_active = r->n_own;
-    bool finite = hdo__run_collect(r, &st);
-    int pairs = hdo__async_mix(r->async, &plan, r->step);
-    r->interactions += pairs;
-    r->bytes += 2 * (int64_t)pairs * (int64_t)(r->rows.len * sizeof(float));
-    r->step++;
+    hdo__population_meet(&r->population, r->progress.step, &plan);
+    hdo__population_set_rates(&r->population, r->progress.step);
+    hdo__population_each(&r->population, local_step, r);
+    memcpy(r->population.active, r->population.own,
+           (size_t)r->population.n_own * sizeof(int32_t)); /* figures are of this rank's nodes */
+    r->population.n_active = r->population.n_own;
+    bool finite = hdo__population_collect(&r->population, &r->progress, &st);
+    int pairs = hdo__async_mix(r->async, &plan, r->progress.step);
+    r->progress.counts.interactions += pairs;
+    r->progress.counts.bytes += 2 * (int64_t)pairs * (int64_t)(r->population.models.len * sizeof(float));
+    r->progress.step++;
     if (st != HDO_OK)
-        hdo__run_log(r, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)r->step, hdo_status_text(st));
+        hdo__log(&r->log, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)r->progress.step,
+                 hdo_status_text(st));
     take_rows(r);
     unsigned say = hdo__run_opinion(r) & ~(unsigned)HDO_SAY_SAVE;
     say = hdo__async_say(r->async, say | (finite && st == HDO_OK ? 0 : HDO_SAY_NOT_FINITE));
-    return say != 0 || r->step >= r->config.warmup + r->config.steps ? end_async(r, e) : HDO_OK;
+    return say != 0 || r->progress.step >= r->config.warmup + r->config.steps ? end_async(r, e) : HDO_OK;
 }

@@ -103,7 +103,7 @@ static hdo_status choose(hdo_run *r, const char *dir, choice *c, hdo_error *e) {
     hdo__run_hash_inputs(r);
     for (i = 0; i < n && st == HDO_E_DATA && !final; i++) {
         st = judge(r, dir, id, steps[i], c, &final, &why);
-        if (st == HDO_E_DATA && !final) hdo__run_log(r, HDO_LOG_WARN, "%s", why.msg);
+        if (st == HDO_E_DATA && !final) hdo__log(&r->log, HDO_LOG_WARN, "%s", why.msg);
     }
     if (final || (st != HDO_OK && st != HDO_E_DATA)) {
         if (st != HDO_OK) hdo__fail(e, st, "%s", why.msg);
@@ -118,11 +118,11 @@ static hdo_status choose(hdo_run *r, const char *dir, choice *c, hdo_error *e) {
     }
     for (int k = 0; k < n && st == HDO_OK && steps[k] > c->step; k++) hdo__checkpoint_set_aside(dir, steps[k]);
     if (st == HDO_OK && n > 0 && c->step < steps[0])
-        hdo__run_log(r, HDO_LOG_WARN,
-                     "damaged checkpoints of '%s' are kept as checkpoints/*.damaged; going on from %s%lld", dir,
-                     c->step >= 0 ? "that of step " : "the beginning, step ", (long long)(c->step >= 0 ? c->step : 0));
+        hdo__log(&r->log, HDO_LOG_WARN,
+                 "damaged checkpoints of '%s' are kept as checkpoints/*.damaged; going on from %s%lld", dir,
+                 c->step >= 0 ? "that of step " : "the beginning, step ", (long long)(c->step >= 0 ? c->step : 0));
     if (st == HDO_OK && n == 0)
-        hdo__run_log(r, HDO_LOG_WARN, "'%s' has no checkpoint: it starts from the beginning", dir);
+        hdo__log(&r->log, HDO_LOG_WARN, "'%s' has no checkpoint: it starts from the beginning", dir);
     free(steps);
     return st;
 }
@@ -150,7 +150,7 @@ static hdo_status take_up(hdo_run *r, const char *dir, int64_t step, hdo_error *
         st = hdo__linemark_cut(path, &h.mark[k], e);
     }
     if (st == HDO_OK &&
-        r->step < r->config.warmup + r->config.steps) { /* a summary of an earlier end is no longer true */
+        r->progress.step < r->config.warmup + r->config.steps) { /* a summary of an earlier end is no longer true */
         hdo__path_join(path, sizeof path, dir, "summary.json");
         unlink(path);
     }
@@ -169,7 +169,7 @@ static hdo_status go_on(hdo_run *r, const char *dir, const char *note, bool rewr
     int64_t step = -1;
     hdo_status st = root ? hdo__run_lock_dir(r, dir, e) : HDO_OK;
     if (st == HDO_OK && root) {
-        if (note[0] != '\0') hdo__run_log(r, HDO_LOG_WARN, "%s", note);
+        if (note[0] != '\0') hdo__log(&r->log, HDO_LOG_WARN, "%s", note);
         c.step = -1;
         st = choose(r, dir, &c, e);
     }

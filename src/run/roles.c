@@ -229,19 +229,19 @@ hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e) 
 hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e) {
     const hdo_config *c = &r->config;
     const char *text = c->mpi.slow;
-    r->slow = 1.0;
+    r->population.slow = 1.0;
     if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI)
         return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
-    if (c->mpi.async &&
-        (!r->mixer.ops->all_step || r->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
-         c->eval.weighted > 0.0 || r->churn.active || r->clock_s != NULL)) {
+    if (c->mpi.async && (!r->population.mixer.ops->all_step || r->population.mixer.ops->allreduce ||
+                         c->mixing.average.id != HDO_AVERAGE_EQUAL || c->eval.weighted > 0.0 ||
+                         r->population.churn.active || r->population.clock_s != NULL)) {
         return hdo__fail(
             e, HDO_E_UNSUPPORTED,
             "mpi.async needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
             "neither churn, a time model nor eval.weighted");
     }
-    for (int k = 0; k < r->n_classes && c->mpi.async; k++) {
-        if (r->classes[k].balanced)
+    for (int k = 0; k < r->population.n_classes && c->mpi.async; k++) {
+        if (r->population.classes[k].balanced)
             return hdo__fail(e, HDO_E_UNSUPPORTED, "mpi.async and lr: balanced do not go together");
     }
     if (text[0] == '\0') return HDO_OK;
@@ -252,7 +252,7 @@ hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e) {
         return hdo__fail(e, HDO_E_CONFIG,
                          "mpi.slow is '%s', but must be RANK:FACTOR with a factor of 1 or more, such as 2:4", text);
     }
-    if (rank == r->transport->rank) r->slow = factor;
+    if (rank == r->transport->rank) r->population.slow = factor;
     return HDO_OK;
 }
 
@@ -277,7 +277,7 @@ hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t sc
     if (need <= limit || !(limit > 0.0)) return HDO_OK;
     int back = 0;
     for (int i = t->first; i < t->first + t->count; i++)
-        back += reverse_mode(&r->config.population[hdo__problem_class(&r->problem, i)]);
+        back += reverse_mode(&r->config.population[hdo__population_class(&r->population, i)]);
     return hdo__fail(
         e, HDO_E_MEMORY,
         "rank %d (host %s) needs %.1f MB for its %d nodes, %d of which back-propagate (models %.1f, scratch "

@@ -56,7 +56,7 @@ static void put_final(hdo_json *j, const hdo_run *r) {
     hdo__json_real(j, "mg", row->mg);
     hdo__json_real(j, "train_loss", row->train_loss);
     hdo__json_object(j, "classes");
-    for (int k = 0; k < r->n_classes; k++) {
+    for (int k = 0; k < r->population.n_classes; k++) {
         hdo__json_object(j, r->config.population[k].name);
         put_group(j, &row->cls[k]);
         hdo__json_end(j, '}');
@@ -67,15 +67,15 @@ static void put_final(hdo_json *j, const hdo_run *r) {
 
 static void put_classes(hdo_json *j, const hdo_run *r) {
     hdo__json_array(j, "classes");
-    for (int k = 0; k < r->n_classes; k++) {
+    for (int k = 0; k < r->population.n_classes; k++) {
         const hdo_class_config *c = &r->config.population[k];
         hdo__json_object(j, NULL);
         hdo__json_text(j, "name", c->name);
         hdo__json_int(j, "count", c->count);
         hdo__json_text(j, "estimator", c->estimator);
-        hdo__json_int(j, "rv", r->classes[k].estimator.ops->zeroth ? c->rv : 0);
+        hdo__json_int(j, "rv", r->population.classes[k].estimator.ops->zeroth ? c->rv : 0);
         hdo__json_int(j, "batch", c->batch);
-        hdo__json_real(j, "lr", r->classes[k].schedule.lr);
+        hdo__json_real(j, "lr", r->population.classes[k].schedule.lr);
         hdo__json_end(j, '}');
     }
     hdo__json_end(j, ']');
@@ -98,7 +98,7 @@ static void put_async(hdo_json *j, const hdo_async_stats *s) {
 
 /* How fast mixing alone brings the nodes together (docs/topologies.md). */
 static void put_mixing(hdo_json *j, const hdo_run *r) {
-    const hdo_spectrum *s = &r->spectrum;
+    const hdo_spectrum *s = &r->population.spectrum;
     hdo__json_object(j, "mixing");
     hdo__json_text(j, "kind", r->config.mixing.kind);
     hdo__json_real(j, "lambda", s->lambda);
@@ -115,35 +115,35 @@ char *hdo_run_summary(const hdo_run *r) {
     hdo__json_init(&j, true);
     hdo__json_object(&j, NULL);
     hdo__json_int(&j, "schema_version", SCHEMA_VERSION);
-    hdo__json_text(&j, "outcome", outcome_of(r->stop));
-    hdo__json_text(&j, "reason", hdo_stop_name(r->stop));
+    hdo__json_text(&j, "outcome", outcome_of(r->progress.stop));
+    hdo__json_text(&j, "reason", hdo_stop_name(r->progress.stop));
     hdo__json_text(&j, "version", hdo_version());
     hdo__json_text(&j, "commit", hdo_commit());
     hdo__put_revisions(&j, &r->config);
-    if (r->stop == HDO_DIVERGED) hdo__fate_put(&j, r);
+    if (r->progress.stop == HDO_DIVERGED) hdo__fate_put(&j, r);
     hdo__json_text(&j, "name", r->config.name);
     hdo__json_text(&j, "model", r->config.model.name);
     hdo__json_text(&j, "data", r->problem.train != NULL ? r->config.data.name : "none");
     hdo__json_int(&j, "d", (int64_t)r->problem.objective->d);
-    hdo__json_int(&j, "n", r->mixer.n);
+    hdo__json_int(&j, "n", r->population.n);
     put_classes(&j, r);
     hdo__json_int(&j, "seed", r->config.seed);
-    hdo__json_int(&j, "steps", r->step);
-    hdo__json_int(&j, "interactions", r->interactions);
+    hdo__json_int(&j, "steps", r->progress.step);
+    hdo__json_int(&j, "interactions", r->progress.counts.interactions);
     put_final(&j, r);
     hdo__json_object(&j, "time");
     hdo__json_real(&j, "wall_s", r->row.wall_s);
-    hdo__json_real(&j, "step_s", r->step_s);
-    hdo__json_real(&j, "eval_s", r->eval_s);
+    hdo__json_real(&j, "step_s", r->progress.step_s);
+    hdo__json_real(&j, "eval_s", r->progress.eval_s);
     hdo__json_end(&j, '}');
     hdo__json_object(&j, "oracle");
-    hdo__json_int(&j, "forward", r->forward);
-    hdo__json_int(&j, "backward", r->backward);
-    hdo__json_int(&j, "jvp", r->jvp);
-    hdo__json_int(&j, "cost", r->cost);
+    hdo__json_int(&j, "forward", r->progress.counts.forward);
+    hdo__json_int(&j, "backward", r->progress.counts.backward);
+    hdo__json_int(&j, "jvp", r->progress.counts.jvp);
+    hdo__json_int(&j, "cost", r->progress.counts.cost);
     hdo__json_end(&j, '}');
     put_mixing(&j, r);
-    hdo__json_int(&j, "bytes_exchanged", r->bytes);
+    hdo__json_int(&j, "bytes_exchanged", r->progress.counts.bytes);
     hdo_run_fingerprint(r, hex);
     hdo__json_text(&j, "params_sha256", hex);
     if (r->transport->ranks > 1) {
@@ -203,7 +203,7 @@ static hdo_status write_manifest(const hdo_run *r, const char *path, const char 
     hdo__json_text(&j, "run_id", r->run_id);
     hdo__json_int(&j, "seed", r->config.seed);
     hdo__json_int(&j, "d", (int64_t)r->problem.objective->d);
-    hdo__json_int(&j, "n", r->mixer.n);
+    hdo__json_int(&j, "n", r->population.n);
     hdo__json_object(&j, "data");
     hdo__json_text(&j, "train_sha256", r->problem.train != NULL ? r->problem.train->sha256 : NULL);
     hdo__json_text(&j, "val_sha256", r->problem.val != NULL ? r->problem.val->sha256 : NULL);
@@ -266,10 +266,10 @@ static void sweep(const char *dir) {
 
 static hdo_status open_log(hdo_run *r, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
-    if (r->log_fd >= 0) close(r->log_fd);
+    if (r->log.fd >= 0) close(r->log.fd);
     hdo__path_join(path, sizeof path, r->dir, "log.txt");
-    r->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (r->log_fd >= 0) return HDO_OK;
+    r->log.fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (r->log.fd >= 0) return HDO_OK;
     return hdo__fail(e, HDO_E_IO, "cannot write '%s': %s", path,
                      errno == ELOOP ? "it is a symbolic link; remove it" : strerror(errno));
 }
@@ -282,7 +282,8 @@ static hdo_status take_dir(hdo_run *r, const char *dir, hdo_error *e) {
     if (st != HDO_OK) return st;
     snprintf(r->dir, sizeof r->dir, "%s", dir);
     if (!sure)
-        hdo__run_log(r, HDO_LOG_WARN, "'%s' cannot be locked on this file system: let one run at a time write it", dir);
+        hdo__log(&r->log, HDO_LOG_WARN, "'%s' cannot be locked on this file system: let one run at a time write it",
+                 dir);
     sweep(dir);
     return HDO_OK;
 }
@@ -294,7 +295,7 @@ hdo_status hdo__run_lock_dir(hdo_run *r, const char *dir, hdo_error *e) {
 
 hdo_status hdo__run_open_rows(hdo_run *r, hdo_error *e) {
     char path[HDO_PATH_MAX + 64];
-    int64_t resumed_at = r->step > 0 ? r->step : -1;
+    int64_t resumed_at = r->progress.step > 0 ? r->progress.step : -1;
     hdo__path_join(path, sizeof path, r->dir, "metrics.jsonl");
     hdo_status st = hdo__sink_jsonl_create(&r->sinks[r->n_sinks], path, &r->config, e);
     if (st == HDO_OK) r->n_sinks++;
@@ -348,11 +349,11 @@ static hdo_status make_dir(hdo_run *r, const char *dir, bool force, const char *
     }
     if (force) st = hdo__run_remove_old(dir, true, e);
     if (st == HDO_OK) st = hdo__run_begin_dir(r, command_line, e);
-    if (st == HDO_OK && r->mixer.n > 1) {
+    if (st == HDO_OK && r->population.n > 1) {
         char text[512];
-        hdo__spectrum_text(&r->mixer, &r->spectrum, text, sizeof text);
+        hdo__spectrum_text(&r->population.mixer, &r->population.spectrum, text, sizeof text);
         bool graph = strcmp(r->config.mixing.kind, "graph") == 0; /* elsewhere it is always the same: to the log only */
-        hdo__run_log(r, graph ? HDO_LOG_INFO : HDO_LOG_DEBUG, "%s", text);
+        hdo__log(&r->log, graph ? HDO_LOG_INFO : HDO_LOG_DEBUG, "%s", text);
     }
     return st;
 }
@@ -402,7 +403,7 @@ static hdo_status write_summary(hdo_run *r, hdo_error *e) {
 /* The checkpoint first: where there is a summary, the models it speaks of are there too. */
 hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
     if (r->dir[0] == '\0') return HDO_OK;
-    hdo_status st = r->stop != HDO_DIVERGED && r->saved_step != r->step ? hdo_run_save(r, e) : HDO_OK;
+    hdo_status st = r->progress.stop != HDO_DIVERGED && r->saved_step != r->progress.step ? hdo_run_save(r, e) : HDO_OK;
     if (st != HDO_OK) return st;
     return hdo__run_settle(r, r->transport->rank == 0 ? write_summary(r, e) : HDO_OK, e);
 }

@@ -25,28 +25,30 @@ static double directions_of(const hdo_class *c, size_t d) {
 /* The same answer on all ranks: they go back together. */
 bool hdo__run_steps_are_long(const hdo_run *r) {
     double numbers = 0.0;
-    for (int k = 0; k < r->n_classes; k++) {
-        double directions = directions_of(&r->classes[k], r->problem.objective->d);
+    for (int k = 0; k < r->population.n_classes; k++) {
+        double directions = directions_of(&r->population.classes[k], r->problem.objective->d);
         if (directions < MANY_DIRECTIONS) continue;
-        numbers += (double)r->classes[k].count * directions * (double)r->problem.objective->d;
+        numbers += (double)r->population.classes[k].count * directions * (double)r->problem.objective->d;
     }
     return r->hooks.hurry != NULL && !r->config.mpi.async && numbers >= LONG_STEP;
 }
 
 static size_t cells(const hdo_run *r) {
-    return (size_t)r->rows.count * r->rows.ld;
+    return (size_t)r->population.models.count * r->population.models.ld;
 }
 
 hdo_status hdo__undo_init(hdo_run *r) {
     hdo_undo *u = &r->undo;
     if (!hdo__run_steps_are_long(r)) return HDO_OK;
     u->X = hdo__alloc(cells(r) * sizeof(float));
-    u->batches = hdo__alloc((size_t)r->rows.count * sizeof(int64_t));
-    u->away = hdo__alloc((size_t)r->mixer.n);
-    if (r->momentum != NULL) u->momentum = hdo__alloc(cells(r) * sizeof(float));
-    if (r->y != NULL) u->y = hdo__alloc(r->rows.ld * sizeof(float));
-    bool bad = u->X == NULL || u->batches == NULL || u->away == NULL || (r->momentum != NULL && u->momentum == NULL) ||
-               (r->y != NULL && u->y == NULL);
+    u->batches = hdo__alloc((size_t)r->population.models.count * sizeof(int64_t));
+    u->away = hdo__alloc((size_t)r->population.n);
+    if (r->population.momentum != NULL) u->momentum = hdo__alloc(cells(r) * sizeof(float));
+    if (r->population.y != NULL) u->y = hdo__alloc(r->population.models.ld * sizeof(float));
+    bool bad = u->X == NULL || u->batches == NULL || u->away == NULL ||
+               (r->population.momentum != NULL && u->momentum == NULL) || (r->population.y != NULL && u->y == NULL);
+    r->population.hurry = r->hooks.hurry;
+    r->population.hurry_ctx = r->hooks.ctx;
     return bad ? HDO_E_MEMORY : HDO_OK;
 }
 
@@ -68,17 +70,16 @@ static void copy(way w, void *kept, void *state, size_t bytes) {
 
 static void copy_all(hdo_run *r, way w) {
     hdo_undo *u = &r->undo;
-    int64_t *count[HDO_UNDO_COUNTS] = {&r->interactions, &r->bytes, &r->forward, &r->backward, &r->jvp, &r->cost};
-    copy(w, u->X, r->rows.X, cells(r) * sizeof(float));
-    copy(w, u->momentum, r->momentum, cells(r) * sizeof(float));
-    copy(w, u->y, r->y, r->rows.ld * sizeof(float));
-    copy(w, u->batches, r->batches, (size_t)r->rows.count * sizeof(int64_t));
-    copy(w, u->away, r->churn.away, (size_t)r->mixer.n);
-    copy(w, u->lr, r->lr, sizeof r->lr);
-    for (int k = 0; k < HDO_UNDO_COUNTS; k++) copy(w, &u->count[k], count[k], sizeof(int64_t));
-    for (int k = 0; k < r->n_classes; k++) {
-        copy(w, &u->rate[k], &r->classes[k].schedule.lr, sizeof(double));
-        copy(w, &u->noise[k], &r->classes[k].noise, sizeof(double));
+    copy(w, u->X, r->population.models.X, cells(r) * sizeof(float));
+    copy(w, u->momentum, r->population.momentum, cells(r) * sizeof(float));
+    copy(w, u->y, r->population.y, r->population.models.ld * sizeof(float));
+    copy(w, u->batches, r->population.batches, (size_t)r->population.models.count * sizeof(int64_t));
+    copy(w, u->away, r->population.churn.away, (size_t)r->population.n);
+    copy(w, u->lr, r->population.lr, sizeof r->population.lr);
+    copy(w, &u->counts, &r->progress.counts, sizeof u->counts);
+    for (int k = 0; k < r->population.n_classes; k++) {
+        copy(w, &u->rate[k], &r->population.classes[k].schedule.lr, sizeof(double));
+        copy(w, &u->noise[k], &r->population.classes[k].noise, sizeof(double));
     }
 }
 
@@ -88,6 +89,6 @@ void hdo__undo_keep(hdo_run *r) {
 
 void hdo__undo_step(hdo_run *r) {
     copy_all(r, BACK);
-    r->stop = HDO_STOPPED;
-    hdo__run_log(r, HDO_LOG_INFO, "step %lld was given up: the state before it is kept", (long long)r->step);
+    r->progress.stop = HDO_STOPPED;
+    hdo__log(&r->log, HDO_LOG_INFO, "step %lld was given up: the state before it is kept", (long long)r->progress.step);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Configuration -> objects, top to bottom, once: transport (which nodes are local), data, shards, objective, classes
- * with their estimators, mixing, metrics; then everybody is asked for scratch bytes, rows and arenas are allocated and
- * the models initialised. After this nothing is allocated.
+ * with their estimators, mixing, metrics; then everybody is asked for scratch bytes, models and arenas are allocated
+ * and the models initialised. After this nothing is allocated.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "run/run_internal.h"
 
 static void warn(void *ctx, const char *message) {
-    hdo__run_log(ctx, HDO_LOG_WARN, "%s", message);
+    hdo__log(ctx, HDO_LOG_WARN, "%s", message);
 }
 
 /* What must be equal on all ranks: everything but the number of threads. */
@@ -40,163 +40,49 @@ static hdo_status wire_transport(hdo_run *r, int n, hdo_error *e) {
                              .chunk = (size_t)r->config.mpi.chunk,
                              .shared = r->config.mpi.shared && !r->config.mpi.async,
                              .warn = warn,
-                             .ctx = r};
+                             .ctx = &r->log};
     hdo_status st = hash_config(r, s.same, e);
     if (st == HDO_OK) st = hdo__mpi_create(&r->transport, &s, e);
     if (st != HDO_OK) return st;
+    r->log.quiet = r->transport->rank != 0;
     st = hdo__run_spread(&r->config, r->transport, e);
     if (st != HDO_OK && r->transport->rank != 0) hdo__fail(e, st, "%s", ""); /* all ranks found the same: one says it */
     return st;
 }
 
-/* The theorem's rate: eta = 4 n log T / (T ell) with T interactions, or 8 log T / (T ell) with T matchings. */
-static hdo_status theorem_rate(const hdo_run *r, const char *class_name, double *lr, hdo_error *e) {
-    const hdo_model_config *m = &r->config.model;
-    double ell = strcmp(m->name, "quadratic") == 0 ? m->convexity : strcmp(m->name, "logistic-l2") == 0 ? m->l2 : 0.0;
-    if (!(ell > 0.0)) {
-        return hdo__fail(
-            e, HDO_E_CONFIG,
-            "population.%s.lr is 'theorem', which needs a strongly convex model (quadratic, logistic-l2) with "
-            "a positive constant; give a number instead",
-            class_name);
-    }
-    double T = (double)r->config.steps, n = (double)r->transport->n;
-    if (T < 2.0)
-        return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem', which needs at least 2 steps", class_name);
-    bool pairs = strcmp(r->config.mixing.kind, "pairwise") == 0;
-    *lr = (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
-    return HDO_OK;
-}
-
-static hdo_status wire_rate(hdo_run *r, hdo_class *c, const hdo_class_config *cc, hdo_error *e) {
-    c->schedule =
-        (hdo_schedule){.kind = cc->schedule.id, .lr = cc->lr.arg, .warmup = r->config.warmup, .steps = r->config.steps};
-    c->noise = 1.0;
-    c->balanced = cc->lr.id == HDO_LR_BALANCED;
-    if (cc->lr.id == HDO_LR_THEOREM) return theorem_rate(r, cc->name, &c->schedule.lr, e);
-    if (cc->schedule.id == HDO_SCHEDULE_FILE) return hdo__schedule_load(&c->schedule, cc->schedule_file, e);
-    return HDO_OK;
-}
-
-static hdo_status wire_classes(hdo_run *r, hdo_error *e) {
-    int first = 0;
-    r->n_classes = r->config.n_classes;
-    for (int k = 0; k < r->n_classes; k++) {
-        const hdo_class_config *cc = &r->config.population[k];
-        hdo_class *c = &r->classes[k];
-        *c = (hdo_class){.first = first, .count = (int)cc->count, .batch = (int)cc->batch};
-        first += c->count;
-        const hdo_estimator_ops *ops = hdo__estimator_find(cc->estimator);
-        if (ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "estimator '%s' does not exist", cc->estimator);
-        c->estimator = hdo__estimator_make(ops, cc);
-        hdo_status st = hdo__estimator_check(&c->estimator, r->problem.objective, cc->name, e);
-        if (st != HDO_OK) return st;
-        st = wire_rate(r, c, cc, e);
-        if (st != HDO_OK) return st;
-        c->update = (hdo_update){
-            .momentum = cc->momentum, .momentum_kind = cc->momentum_kind.id, .weight_decay = cc->weight_decay};
-    }
-    return HDO_OK;
-}
-
 static size_t scratch_bytes(const hdo_run *r) {
-    size_t most = hdo__metrics_work_bytes(&r->metrics);
-    size_t row = hdo__arena_round(r->rows.ld * sizeof(float));
-    /* async: works on a copy; noise: the difference of two estimates */
-    if (r->config.mpi.async || hdo__run_uses_noise(r)) row *= 2;
-    for (int k = 0; k < r->n_classes; k++) {
-        const hdo_class *c = &r->classes[k];
-        if (c->first + c->count <= r->rows.first || c->first >= r->rows.first + r->rows.count) continue; /* none here */
-        size_t need = row + hdo__problem_batch_bytes(&r->problem, c->batch) +
-                      hdo__estimator_work_bytes(&c->estimator, r->problem.objective, c->batch) +
-                      hdo__update_work_bytes(r->problem.objective->d);
-        if (need > most) most = need;
-    }
-    return most;
-}
-
-static bool has_time_model(const hdo_run *r) {
-    bool any = false;
-    for (int k = 0; k < r->n_classes; k++) {
-        const hdo_class_config *c = &r->config.population[k];
-        any = any || c->forward_s > 0.0 || c->backward_s > 0.0 || c->jvp_s > 0.0 || c->latency_s > 0.0 ||
-              c->bandwidth > 0.0;
-    }
-    return any;
+    size_t evaluation = hdo__metrics_work_bytes(&r->metrics), local = hdo__population_work_bytes(&r->population);
+    return local > evaluation ? local : evaluation;
 }
 
 static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
-    int n = r->rows.count, mates = r->transport->host_ranks, cpus = hdo__cpu_count();
+    const hdo_config *c = &r->config;
+    hdo_population *p = &r->population;
+    int mates = r->transport->host_ranks, cpus = hdo__cpu_count();
     if (mates > 1) cpus = hdo__cpu_count_shared(mates); /* ranks of one machine share it */
-    int threads = (int)r->config.threads > 0 ? (int)r->config.threads : cpus;
-    size_t cells = (size_t)n * r->rows.ld;
-    bool momentum = false;
-    for (int k = 0; k < r->n_classes; k++) momentum = momentum || r->classes[k].update.momentum > 0.0;
-    bool curve = r->config.mpi.async && r->config.eval.every > 0 && r->transport->ranks > 1;
+    int threads = (int)c->threads > 0 ? (int)c->threads : cpus;
+    size_t row = p->models.ld * sizeof(float), models = (size_t)p->models.count * row;
+    bool momentum = hdo__population_has_momentum(p);
+    bool curve = c->mpi.async && c->eval.every > 0 && r->transport->ranks > 1;
     size_t matrices = (momentum ? 3u : 2u) + (curve ? 1u : 0u); /* models, and those that arrive */
     if (hdo__run_steps_are_long(r)) matrices += momentum ? 2 : 1;
-    hdo_status st = hdo__run_check_memory(r, matrices * cells * sizeof(float), scratch_bytes(r) * (size_t)threads, e);
+    hdo_status st = hdo__run_check_memory(r, matrices * models, scratch_bytes(r) * (size_t)threads, e);
+    if (st == HDO_OK) st = hdo__population_reserve(p, e);
     if (st != HDO_OK) return st;
-    if (momentum) r->momentum = hdo__alloc(cells * sizeof(float));
-    r->batches = hdo__alloc((size_t)n * sizeof(int64_t));
-    r->result = hdo__alloc((size_t)r->mixer.n * sizeof(hdo_node_result));
-    r->trail = hdo__alloc((size_t)r->mixer.n * sizeof(hdo_trail));
-    r->own = hdo__alloc((size_t)n * sizeof(int32_t));
-    r->active = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
-    r->returned = hdo__alloc((size_t)r->mixer.n * sizeof(int32_t));
-    r->mine = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
-    r->peer = hdo__alloc((size_t)(r->mixer.n / 2 + 1) * sizeof(float *));
-    for (int i = 0; r->result != NULL && i < r->mixer.n; i++) r->result[i].g2 = HDO_NO_ESTIMATE;
-    bool timed = has_time_model(r), weighted = r->config.eval.weighted > 0.0;
-    if (timed) r->clock_s = hdo__alloc((size_t)r->mixer.n * sizeof(double));
-    if (weighted) r->y = hdo__alloc(r->rows.ld * sizeof(float));
-    bool fresh = r->churn.active && r->churn.fresh;
-    if (fresh) r->fresh = hdo__alloc(r->rows.ld * sizeof(float));
-    bool checked = r->config.mpi.async && r->config.eval.trace;
-    if (checked) r->start = hdo__alloc(r->rows.ld * sizeof(float));
-    if (curve) r->seen = hdo__alloc(cells * sizeof(float));
-    if (hdo__undo_init(r) != HDO_OK || (momentum && r->momentum == NULL) || r->batches == NULL || r->result == NULL ||
-        r->trail == NULL || r->active == NULL || r->returned == NULL || (timed && r->clock_s == NULL) ||
-        (weighted && r->y == NULL) || (fresh && r->fresh == NULL) || (checked && r->start == NULL) ||
-        (curve && r->seen == NULL) || r->own == NULL || r->mine == NULL || r->peer == NULL) {
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", n, r->rows.ld,
-                         (double)(cells * sizeof(float) * (momentum ? 2 : 1)) / 1e9);
+    r->trail = hdo__alloc((size_t)p->n * sizeof(hdo_trail));
+    bool checked = c->mpi.async && c->eval.trace;
+    if (checked) r->start = hdo__alloc(row);
+    if (curve) r->seen = hdo__alloc(models);
+    if (hdo__undo_init(r) != HDO_OK || r->trail == NULL || (checked && r->start == NULL) ||
+        (curve && r->seen == NULL)) {
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", p->models.count,
+                         p->models.ld, (double)(matrices * models) / 1e9);
     }
     if (hdo__team_init(&r->team, threads, scratch_bytes(r)) != HDO_OK) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for scratch of %d threads (%.1f MB each)", threads,
                          (double)scratch_bytes(r) / 1e6);
     }
-    return HDO_OK;
-}
-
-/* resnet18 is there to be fine-tuned; from a random start it is another experiment. */
-static void say_random_start(hdo_run *r) {
-    if (strcmp(r->config.model.name, "resnet18") != 0 || r->config.data.pretext.id != HDO_PRETEXT_NONE) return;
-    hdo__run_log(r, HDO_LOG_WARN,
-                 "model.weights is empty, so resnet18 starts from random weights, not from ImageNet's: this is not "
-                 "fine-tuning. With https://download.pytorch.org/models/resnet18-f37072fd.pth at hand:\n"
-                 "  tools/pth2safetensors.py resnet18-f37072fd.pth resnet18.safetensors\n"
-                 "  hdo run ... --init resnet18.safetensors\n"
-                 "Without: hdo run e3-start -o start && hdo weights convert start --node mean -o start.safetensors "
-                 "learns a start from images alone");
-}
-
-/* All nodes start at the same random point (HDO, section 3), or from a file of weights. */
-static hdo_status init_models(hdo_run *r, hdo_error *e) {
-    hdo_weights_report report = {0};
-    hdo_status st = hdo__problem_start(&r->problem, r->rows.X, &report, e);
-    if (st != HDO_OK) return st;
-    if (r->config.model.weights[0] != '\0') {
-        hdo__run_log(r, HDO_LOG_INFO,
-                     "weights from %s: %d tensors loaded (%zu numbers), %d initialised, %d skipped%s%s",
-                     r->config.model.weights, report.loaded, report.numbers, report.initialised, report.skipped,
-                     report.text[0] != '\0' ? "\n" : "", report.text);
-    } else if (r->transport->rank == 0) {
-        say_random_start(r);
-    }
-    size_t len = r->problem.objective->d + r->problem.objective->n_buf;
-    if (r->fresh != NULL) memcpy(r->fresh, r->rows.X, len * sizeof(float));
-    for (int i = 1; i < r->rows.count; i++) memcpy(r->rows.X + (size_t)i * r->rows.ld, r->rows.X, len * sizeof(float));
+    p->team = &r->team;
     return HDO_OK;
 }
 
@@ -207,27 +93,17 @@ static hdo_status wire_own(hdo_run *r, hdo_error *e) {
     hdo_status st = wire_transport(r, (int)n, e);
     if (st == HDO_OK) st = hdo__problem_open(&r->problem, &r->config, e);
     if (st != HDO_OK) return st;
-    size_t len = r->problem.objective->d + r->problem.objective->n_buf, line = HDO_ALIGN / sizeof(float);
-    r->rows =
-        (hdo_rows){.ld = (len + line - 1) / line * line, .first = r->transport->first, .count = r->transport->count};
-    r->rows.len = r->config.model.buffers.id == HDO_BUFFERS_PRIVATE ? r->problem.objective->d : len;
-    st = wire_classes(r, e);
-    if (st == HDO_OK)
-        st = hdo__mixer_init_placed(&r->mixer, &r->config.mixing, (uint64_t)r->config.seed, (int)n,
-                                    (int)r->config.population[0].count, r->config.warmup, e);
-    if (st == HDO_OK) st = hdo__churn_init(&r->churn, &r->config, (int)n, e);
-    if (st == HDO_OK)
-        st =
-            hdo__metrics_init(&r->metrics, r->problem.objective, r->problem.val, &r->config, &r->rows, r->transport, e);
+    st = hdo__population_init(&r->population, &r->problem, r->transport, &r->log, e);
+    if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, &r->population, e);
     return st == HDO_OK ? wire_memory(r, e) : st;
 }
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     hdo_status st = wire_own(r, e);
-    if (r->transport != NULL) st = hdo__run_settle(r, st, e); /* rows are reserved by all ranks together, or by none */
-    if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->rows, e);
-    if (st == HDO_OK) st = init_models(r, e);
-    if (st == HDO_OK) st = hdo__mixer_spectrum(&r->mixer, &r->spectrum);
+    if (r->transport != NULL)
+        st = hdo__run_settle(r, st, e); /* models are reserved by all ranks together, or by none */
+    if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->population.models, e);
+    if (st == HDO_OK) st = hdo__population_start(&r->population, e);
     if (st == HDO_OK) st = hdo__run_check_mpi(r, e);
     return st;
 }

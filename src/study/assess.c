@@ -114,17 +114,17 @@ hdo_theory_problem hdo__study_problem(const hdo_pop_spec *p, const hdo_constants
 }
 
 hdo_status hdo__study_mix(const hdo_run *r, hdo_mix_const *mix, double *lambda, double *error, hdo_error *e) {
-    int n = r->mixer.n;
+    int n = r->population.n;
     hdo_spectrum sp = {.lambda = 0.0};
     *error = 0.0;
     hdo_theory_mix kind = HDO_THEORY_GOSSIP;
-    if (n > 1 && !r->mixer.ops->allreduce) {
-        hdo_status st = hdo__mixer_spectrum(&r->mixer, &sp);
+    if (n > 1 && !r->population.mixer.ops->allreduce) {
+        hdo_status st = hdo__mixer_spectrum(&r->population.mixer, &sp);
         if (st != HDO_OK) return hdo__fail(e, st, "the contraction of the mixing could not be computed");
-        bool one = !r->mixer.ops->all_step;
-        bool graph = r->mixer.vertex != NULL && !r->mixer.graph.complete;
+        bool one = !r->population.mixer.ops->all_step;
+        bool graph = r->population.mixer.vertex != NULL && !r->population.mixer.graph.complete;
         if (graph) kind = one ? HDO_THEORY_PAIR_GRAPH : HDO_THEORY_GOSSIP;
-        if (!graph && r->mixer.ops->match != NULL) kind = one ? HDO_THEORY_PAIR : HDO_THEORY_MATCH;
+        if (!graph && r->population.mixer.ops->match != NULL) kind = one ? HDO_THEORY_PAIR : HDO_THEORY_MATCH;
         *error = sp.error;
     }
     *lambda = isfinite(sp.lambda) ? fmin(1.0, sp.lambda + *error) : 1.0;
@@ -145,7 +145,7 @@ static bool fill_classes(const hdo_study *s, hdo_assessment *a) {
     double k3 = a->constants.balanced ? 2.0 : 3.0;
     hdo_theory_mode mode = hdo__study_mode(&s->k);
     for (int k = 0; k < a->n_classes; k++) {
-        const hdo_class *c = &s->run->classes[k];
+        const hdo_class *c = &s->run->population.classes[k];
         hdo_assess_class *o = &a->cls[k];
         snprintf(o->name, sizeof o->name, "%s", s->config.population[k].name);
         snprintf(o->estimator, sizeof o->estimator, "%s", c->estimator.ops->name);
@@ -298,9 +298,11 @@ hdo_status hdo_study_assess(hdo_study *s, hdo_assessment *a, hdo_error *e) {
     memset(a, 0, sizeof *a);
     a->constants = s->k;
     a->quality = HDO_CERTIFIED;
-    a->n_classes = s->run->n_classes;
+    a->n_classes = s->run->population.n_classes;
     a->T = s->config.steps;
-    hdo_status st = hdo__run_wants_noise(s->run) ? hdo__run_measure_noise(s->run, e) : HDO_OK; /* lr: balanced */
+    hdo_status st = hdo__population_wants_noise(&s->run->population, 0)
+                        ? hdo__population_measure_noise(&s->run->population, 0, e)
+                        : HDO_OK; /* lr: balanced */
     if (st == HDO_OK) st = hdo__study_mix(s->run, &a->mix, &a->lambda, &a->lambda_error, e);
     if (st != HDO_OK) return st;
     bool covered = fill_classes(s, a), zo[HDO_CLASSES_MAX];

@@ -55,14 +55,15 @@ typedef struct walker {
 static double mean_model(const hdo_run *r, double *mu) {
     size_t d = r->problem.objective->d;
     memset(mu, 0, d * sizeof(double));
-    for (int i = 0; i < r->rows.count; i++) hdo__accumulate(d, r->rows.X + (size_t)i * r->rows.ld, mu);
-    for (size_t j = 0; j < d; j++) mu[j] /= (double)r->rows.count;
+    for (int i = 0; i < r->population.models.count; i++)
+        hdo__accumulate(d, r->population.models.X + (size_t)i * r->population.models.ld, mu);
+    for (size_t j = 0; j < d; j++) mu[j] /= (double)r->population.models.count;
     double sum = 0.0;
-    for (int i = 0; i < r->rows.count; i++) {
-        const float *x = r->rows.X + (size_t)i * r->rows.ld;
+    for (int i = 0; i < r->population.models.count; i++) {
+        const float *x = r->population.models.X + (size_t)i * r->population.models.ld;
         for (size_t j = 0; j < d; j++) sum += ((double)x[j] - mu[j]) * ((double)x[j] - mu[j]);
     }
-    return sum / (double)r->rows.count;
+    return sum / (double)r->population.models.count;
 }
 
 static void put(const trial *t, hdo_quantity q, int point, double v) {
@@ -114,7 +115,7 @@ static hdo_status walk(trial *t, walker *w) {
         }
         if (st == HDO_OK) st = hdo_run_advance(w->run, 1, &why, &t->e);
         if (st != HDO_OK || (why != HDO_RUNNING && why != HDO_COMPLETED)) break;
-        if (at) put(t, HDO_Q_MG, point++, w->run->mg_active); /* unbiased at t, without the past */
+        if (at) put(t, HDO_Q_MG, point++, w->run->progress.mg_active); /* unbiased at t, without the past */
     }
     t->diverged = why == HDO_DIVERGED;
     return st;

@@ -30,11 +30,11 @@ static void unknown(hdo_constants *k) {
 /* Every class by itself has the objective f: it holds all data in equal shares, or there is only one class. */
 static bool is_balanced(const hdo_run *r) {
     int split = r->config.data.split.id, classes = 0;
-    for (int k = 0; k < r->n_classes; k++) classes += r->classes[k].count > 0;
+    for (int k = 0; k < r->population.n_classes; k++) classes += r->population.classes[k].count > 0;
     if (classes <= 1 || r->problem.train == NULL || split == HDO_SPLIT_SHARED) return true;
     if (split == HDO_SPLIT_SINGLE) return false;
-    for (int k = 0; k < r->n_classes; k++) {
-        const hdo_class *c = &r->classes[k];
+    for (int k = 0; k < r->population.n_classes; k++) {
+        const hdo_class *c = &r->population.classes[k];
         int64_t m = c->count > 0 ? hdo__shard_count(r->problem.shards, c->first) : 0;
         if (m * c->count != r->problem.train->count && c->count > 0) return false;
         for (int i = 0; i < c->count; i++) {
@@ -59,11 +59,11 @@ static hdo_status quadratic_constants(hdo_study *s, hdo_error *e) {
     if (s->x_star == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the minimiser");
     hdo_oracle o;
     hdo_status st = hdo__oracle_init(&o, s->run, 0, e);
-    for (int c = 0; c < s->run->n_classes && st == HDO_OK; c++) {
+    for (int c = 0; c < s->run->population.n_classes && st == HDO_OK; c++) {
         double z2 = 0.0;
-        if (s->run->classes[c].count > 0) st = hdo__oracle_spread(&o, c, 0, s->x_star, NULL, &z2, e);
+        if (s->run->population.classes[c].count > 0) st = hdo__oracle_spread(&o, c, 0, s->x_star, NULL, &z2, e);
         k->varsigma_O[c] = k->varsigma_U[c] = (hdo_constant){sqrt(z2), HDO_CERTIFIED};
-        k->sigma[c] = (hdo_constant){m->noise / sqrt((double)s->run->classes[c].batch), HDO_CERTIFIED};
+        k->sigma[c] = (hdo_constant){m->noise / sqrt((double)s->run->population.classes[c].batch), HDO_CERTIFIED};
     }
     if (st == HDO_OK) hdo__oracle_clear(&o);
     return st;

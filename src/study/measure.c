@@ -30,9 +30,10 @@ static hdo_status add_mean(points *p, const hdo_run *r, hdo_error *e) {
     double *x = hdo__alloc(d * sizeof(double));
     if (x == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a point");
     bool finite = true;
-    for (int i = 0; i < r->rows.count; i++) hdo__accumulate(d, r->rows.X + (size_t)i * r->rows.ld, x);
+    for (int i = 0; i < r->population.models.count; i++)
+        hdo__accumulate(d, r->population.models.X + (size_t)i * r->population.models.ld, x);
     for (size_t j = 0; j < d; j++) {
-        x[j] /= (double)r->rows.count;
+        x[j] /= (double)r->population.models.count;
         finite = finite && isfinite(x[j]);
     }
     if (finite) {
@@ -118,7 +119,7 @@ static hdo_status batch_variance(hdo_oracle *o, int node, int batch, const doubl
 
 static hdo_status class_noise(hdo_study *s, hdo_oracle *o, int k, int nodes_max, bool exact, const double *x,
                               hdo_error *e) {
-    const hdo_class *c = &s->run->classes[k];
+    const hdo_class *c = &s->run->population.classes[k];
     bool shared = s->config.data.split.id == HDO_SPLIT_SHARED;
     int nodes = shared ? 1 : nodes_max > 0 && nodes_max < c->count ? nodes_max : c->count;
     double sum = 0.0;
@@ -170,21 +171,22 @@ static hdo_status curvature(hdo_study *s, hdo_oracle *o, const double *x, hdo_er
     double len = 0.0, low, high;
     for (size_t j = 0; j < d; j++) len += x[j] * x[j];
     int most = 0;
-    for (int k = 0; k < s->run->n_classes; k++)
-        most = s->run->classes[k].batch > most ? s->run->classes[k].batch : most;
+    for (int k = 0; k < s->run->population.n_classes; k++)
+        most = s->run->population.classes[k].batch > most ? s->run->population.classes[k].batch : most;
     hessian c = {.o = o, .x = x, .h = 3e-3 * fmax(sqrt(len), 1e-2 * sqrt((double)d)), .node = -1};
     c.y = hdo__alloc(2 * d * sizeof(double));
     c.idx = hdo__alloc((size_t)most * sizeof(int64_t));
     hdo_status st = c.y == NULL || c.idx == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for a point") : HDO_OK;
     c.g = c.y + d;
-    for (int i = -1; i < s->run->n_classes && st == HDO_OK; i++) { /* f, then the first node of every class */
-        c.node = i < 0 ? -1 : s->run->classes[i].first;
+    for (int i = -1; i < s->run->population.n_classes && st == HDO_OK;
+         i++) { /* f, then the first node of every class */
+        c.node = i < 0 ? -1 : s->run->population.classes[i].first;
         st = hdo__lanczos(hessian_mul, &c, d, NET_LANCZOS, 1, &low, &high, e);
         if (st == HDO_OK) keep_max(&s->k.L, fmax(fabs(low), fabs(high)));
-        if (st == HDO_OK) st = hdo__study_tick(&s->hooks, "curvature", i + 1, s->run->n_classes, e);
+        if (st == HDO_OK) st = hdo__study_tick(&s->hooks, "curvature", i + 1, s->run->population.n_classes, e);
     }
-    for (int k = 0; k < s->run->n_classes && st == HDO_OK; k++) {
-        const hdo_class *cl = &s->run->classes[k];
+    for (int k = 0; k < s->run->population.n_classes && st == HDO_OK; k++) {
+        const hdo_class *cl = &s->run->population.classes[k];
         c.node = cl->first;
         c.batch = cl->batch < o->chunk ? cl->batch : o->chunk;
         for (int t = 0; t < BATCHES_L && st == HDO_OK; t++) {
@@ -208,13 +210,13 @@ static hdo_status rounding(hdo_study *s, const hdo_class *c, hdo_error *e) {
     hdo_run *r = s->run;
     hdo_work w = {&r->team.arena[0], &r->team}; /* sized for this class's differences */
     size_t mark = hdo__arena_mark(w.arena), d = s->k.d;
-    hdo_batch b = hdo__problem_batch(&r->problem, c->first, c->batch, 0, r->step, w.arena);
+    hdo_batch b = hdo__problem_batch(&r->problem, c->first, c->batch, 0, r->progress.step, w.arena);
     hdo_dirs u = {.s = hdo__stream(7, HDO_RNG_PROBLEM, 0, 0, 5), .dist = HDO_DIST_GAUSSIAN, .d = d};
     double y[M], a0 = 0.0, a1 = 0.0, a2 = 0.0, n1 = 0.0, n2 = 0.0, worst = 0.0, step = 1e-6 / sqrt((double)d);
     hdo_status st = HDO_OK;
     for (int k = 0; k < M && st == HDO_OK; k++) {
-        st =
-            hdo__objective_loss_many(r->problem.objective, &b, r->rows.X, &u, 0, 1, (float)(step * (k + 1)), &w, &y[k]);
+        st = hdo__objective_loss_many(r->problem.objective, &b, r->population.models.X, &u, 0, 1,
+                                      (float)(step * (k + 1)), &w, &y[k]);
     }
     hdo__arena_rewind(w.arena, mark);
     if (st != HDO_OK) return hdo__fail(e, st, "the objective failed while its rounding was measured");
@@ -243,9 +245,9 @@ static hdo_status at_point(hdo_study *s, hdo_oracle *o, const double *x, int nod
     double *g = hdo__alloc(s->k.d * sizeof(double)), most = 0.0;
     if (g == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a gradient");
     hdo_status st = hdo__oracle_grad(o, -1, x, g, NULL, e);
-    for (int k = 0; k < s->run->n_classes && st == HDO_OK; k++) {
+    for (int k = 0; k < s->run->population.n_classes && st == HDO_OK; k++) {
         double z2 = 0.0;
-        if (s->run->classes[k].count == 0) continue;
+        if (s->run->population.classes[k].count == 0) continue;
         st = hdo__oracle_spread(o, k, nodes, x, g, &z2, e);
         if (st != HDO_OK) break;
         keep_max(&s->k.varsigma_U[k], sqrt(z2));
@@ -275,9 +277,9 @@ static hdo_status at_minimum(hdo_study *s, hdo_oracle *o, const double *start, h
     s->k.a_0 = (hdo_constant){(sqrt(a) + off) * (sqrt(a) + off), HDO_CERTIFIED};
     s->k.f_star = (hdo_constant){f - low, HDO_CERTIFIED};
     s->k.F = (hdo_constant){f0 - f + low, HDO_CERTIFIED};
-    for (int k = 0; k < s->run->n_classes && st == HDO_OK; k++) {
+    for (int k = 0; k < s->run->population.n_classes && st == HDO_OK; k++) {
         double z2 = 0.0;
-        if (s->run->classes[k].count > 0) st = hdo__oracle_spread(o, k, 0, s->x_star, NULL, &z2, e);
+        if (s->run->population.classes[k].count > 0) st = hdo__oracle_spread(o, k, 0, s->x_star, NULL, &z2, e);
         s->k.varsigma_O[k] = (hdo_constant){sqrt(z2) + s->k.L.value * off, HDO_CERTIFIED};
     }
     return st;
@@ -305,8 +307,9 @@ hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_e
         s->k.f_star = (hdo_constant){0.0, HDO_CERTIFIED};
         s->k.F = (hdo_constant){f0, m.samples > 0 ? HDO_MEASURED : HDO_CERTIFIED};
     }
-    for (int k = 0; k < s->run->n_classes && st == HDO_OK; k++) { /* df: from a class that takes differences */
-        const hdo_class *c = &s->run->classes[k];
+    for (int k = 0; k < s->run->population.n_classes && st == HDO_OK;
+         k++) { /* df: from a class that takes differences */
+        const hdo_class *c = &s->run->population.classes[k];
         if (c->count > 0 && c->estimator.ops->difference) st = rounding(s, c, e);
     }
     if (st == HDO_OK && s->k.L_F.value < s->k.L.value) s->k.L_F.value = s->k.L.value;

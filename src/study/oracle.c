@@ -25,7 +25,7 @@ hdo_status hdo__oracle_init(hdo_oracle *o, hdo_run *r, int64_t samples, hdo_erro
         hdo__oracle_clear(o);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for gradients of dimension %zu", r->problem.objective->d);
     }
-    memcpy(o->row, r->rows.X, len * sizeof(float)); /* buffers of node 0; the rest is overwritten */
+    memcpy(o->row, r->population.models.X, len * sizeof(float)); /* buffers of node 0; the rest is overwritten */
     return HDO_OK;
 }
 
@@ -91,13 +91,14 @@ hdo_status hdo__oracle_grad(hdo_oracle *o, int node, const double *x, double *g,
     size_t d = r->problem.objective->d;
     bool equal = r->problem.train == NULL || r->config.data.split.id == HDO_SPLIT_SHARED || o->samples > 0;
     bool partition = r->config.data.split.id == HDO_SPLIT_COPIES || r->config.data.split.id == HDO_SPLIT_SHARDS;
-    for (int i = 0; i < r->rows.count && partition && !equal; i++) {
-        partition = hdo__shard_count(r->problem.shards, i) ==
-                    hdo__shard_count(r->problem.shards, r->classes[hdo__problem_class(&r->problem, i)].first);
+    for (int i = 0; i < r->population.models.count && partition && !equal; i++) {
+        partition =
+            hdo__shard_count(r->problem.shards, i) ==
+            hdo__shard_count(r->problem.shards, r->population.classes[hdo__population_class(&r->population, i)].first);
     }
     equal = equal || partition;
     int first = node, last = node + 1;
-    if (node < 0 && !equal) first = 0, last = r->rows.count;
+    if (node < 0 && !equal) first = 0, last = r->population.models.count;
     memset(o->sum, 0, d * sizeof(double));
     double total = 0.0, *acc = NULL;
     set_row(o, x);
@@ -134,7 +135,7 @@ hdo_status hdo__oracle_batch(hdo_oracle *o, int node, const int64_t *idx, int n,
 
 hdo_status hdo__oracle_spread(hdo_oracle *o, int k, int nodes_max, const double *x, const double *ref, double *out,
                               hdo_error *e) {
-    const hdo_class *c = &o->run->classes[k];
+    const hdo_class *c = &o->run->population.classes[k];
     size_t d = o->run->problem.objective->d;
     int nodes = nodes_max > 0 && nodes_max < c->count ? nodes_max : c->count;
     double *g = hdo__alloc(d * sizeof(double)), sum = 0.0;

@@ -295,7 +295,7 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     if (st != HDO_OK) goto out;
     p->constants = s->k;
     q.run = s->run;
-    q.est = s->run->classes[q.zo].estimator;
+    q.est = s->run->population.classes[q.zo].estimator;
     q.pairs = strcmp(c->mixing.kind, "pairwise") == 0;
     q.convex = p->convex = s->k.convex && s->k.ell.value > 0.0;
     int cls[2] = {q.fo, q.zo};

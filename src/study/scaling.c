@@ -35,12 +35,14 @@ static void run_job(job *j) {
     double L = j->config.model.smoothness, ratio = j->config.model.convexity / L;
     if (mu == NULL) j->st = hdo__fail(&j->e, HDO_E_MEMORY, "out of memory for a run");
     while (j->st == HDO_OK && why == HDO_RUNNING) {
-        if (j->gradient || 2 * r->step >= j->config.steps) {
+        if (j->gradient || 2 * r->progress.step >= j->config.steps) {
             double v = 0.0;
             memset(mu, 0, d * sizeof(double));
-            for (int i = 0; i < r->rows.count; i++) hdo__accumulate(d, r->rows.X + (size_t)i * r->rows.ld, mu);
+            for (int i = 0; i < r->population.models.count; i++)
+                hdo__accumulate(d, r->population.models.X + (size_t)i * r->population.models.ld, mu);
             for (size_t k = 0; k < d; k++) {
-                double h = L * pow(ratio, d > 1 ? (double)k / (double)(d - 1) : 0.0), x = mu[k] / (double)r->rows.count;
+                double h = L * pow(ratio, d > 1 ? (double)k / (double)(d - 1) : 0.0),
+                       x = mu[k] / (double)r->population.models.count;
                 v += j->gradient ? h * h * x * x : 0.5 * h * x * x;
             }
             sum += v;

@@ -92,7 +92,7 @@ static void load(gram *g, size_t have, double *norm2) {
 
 hdo_status hdo__linear_constants(hdo_study *s, hdo_error *e) {
     const hdo_run *r = s->run;
-    int n = s->config.data.split.id == HDO_SPLIT_SHARED ? 1 : r->rows.count;
+    int n = s->config.data.split.id == HDO_SPLIT_SHARED ? 1 : r->population.models.count;
     size_t p = (size_t)r->problem.train->n_in, most = ROWS * p;
     for (int i = 0; i < n; i++) {
         size_t need = (size_t)hdo__shard_count(r->problem.shards, i) * p;

@@ -36,7 +36,7 @@ static void judge(const hdo_run *r, hdo_check_result *out) {
     const hdo_fate *f = &r->fate;
     double usual = r->problem.objective->usual_loss;
     if (t->diverged && f->what != HDO_FATE_NONE) {
-        int k = hdo__problem_class(&r->problem, f->first);
+        int k = hdo__population_class(&r->population, f->first);
         t->cls = k;
         t->node = f->first;
         t->step = f->step_of_first.steps > 0 ? (int64_t)f->step_of_first.steps - 1 : 0;
@@ -45,8 +45,8 @@ static void judge(const hdo_run *r, hdo_check_result *out) {
             "Tried for %lld steps: the population diverged. Node %d of class '%s' went first, in step %lld, "
             "with lr %.3g and |G| %.3g. Lower its lr%s.",
             (long long)t->steps, f->first, r->config.population[k].name, (long long)t->step,
-            hdo__schedule_lr(&r->classes[k].schedule, t->step), f->step_of_first.g,
-            r->classes[k].estimator.ops->zeroth ? " or raise its rv" : "");
+            hdo__schedule_lr(&r->population.classes[k].schedule, t->step), f->step_of_first.g,
+            r->population.classes[k].estimator.ops->zeroth ? " or raise its rv" : "");
     } else if (t->diverged) {
         hdo__check_note(out, HDO_CHECK_PROBLEM, -1, "Tried for %lld steps: the population diverged.",
                         (long long)t->steps);
@@ -78,7 +78,7 @@ hdo_status hdo_check_try(const hdo_config *config, const hdo_check_options *opti
     if (st == HDO_OK) {
         t->steps = hdo_run_step(r);
         t->diverged = why == HDO_DIVERGED || hdo__run_judge_row(r) == HDO_DIVERGED;
-        t->loss_start = r->start_loss;
+        t->loss_start = r->progress.start_loss;
         t->loss_end = r->row.all.loss_mean;
         judge(r, out);
     }

@@ -114,7 +114,7 @@ static hdo_status compare_rows(hdo_verified *v, const hdo_run *r, hdo_error *e) 
     char path[HDO_PATH_MAX + 64], names[HDO_CLASSES_MAX][HDO_NAME_MAX], *text;
     size_t n, len;
     const hdo_row *row = hdo_run_rows(r, &n);
-    for (int k = 0; k < r->n_classes; k++) memcpy(names[k], r->config.population[k].name, sizeof names[k]);
+    for (int k = 0; k < r->population.n_classes; k++) memcpy(names[k], r->config.population[k].name, sizeof names[k]);
     if (!hdo__path_join(path, sizeof path, v->dir, "metrics.jsonl"))
         return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", v->dir);
     hdo_status st = hdo__file_read(path, ROWS_MAX_BYTES, &text, &len, e);

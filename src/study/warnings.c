@@ -64,7 +64,7 @@ static void about_problem(const hdo_study *s, hdo_assessment *a) {
 static void about_estimators(const hdo_study *s, hdo_assessment *a) {
     for (int k = 0; k < a->n_classes; k++) {
         const hdo_assess_class *c = &a->cls[k];
-        const hdo_estimator *est = &s->run->classes[k].estimator;
+        const hdo_estimator *est = &s->run->population.classes[k].estimator;
         if (c->count == 0) continue;
         if (!c->covered) {
             warn(a, 12, HDO_WARN_BROKEN, "class '%s': estimator '%s' has no constants in the theory for this model",
@@ -127,26 +127,27 @@ static void about_run(const hdo_study *s, hdo_assessment *a) {
     }
     if (c->warmup > 0)
         warn(a, 10, HDO_WARN_BROKEN, "%lld warm-up steps without exchange, rising step", (long long)c->warmup);
-    if (c->mixing.period > 1 && r->mixer.n > 1) {
+    if (c->mixing.period > 1 && r->population.n > 1) {
         warn(a, 10, HDO_WARN_BROKEN, "%lld local steps between exchanges; the theory exchanges after each",
              (long long)c->mixing.period);
     }
-    if (r->churn.active) warn(a, 10, HDO_WARN_BROKEN, "nodes come and go, or exchanges get lost (churn)");
+    if (r->population.churn.active) warn(a, 10, HDO_WARN_BROKEN, "nodes come and go, or exchanges get lost (churn)");
     if (c->mixing.average.id == HDO_AVERAGE_NOISE) {
         warn(a, 10, HDO_WARN_BROKEN, "averages weighted by noise: the mean model is not kept by an exchange");
     }
     if (r->problem.objective->n_buf > 0)
         warn(a, 10, HDO_WARN_NOTE, "batch-norm statistics make a batch loss depend on its batch");
-    if (r->mixer.n > 1 && a->lambda >= 1.0 - 1e-9) {
+    if (r->population.n > 1 && a->lambda >= 1.0 - 1e-9) {
         warn(a, 6, HDO_WARN_BROKEN, "nodes never agree under mixing '%s': the disagreement is not contracted",
              c->mixing.kind);
     }
-    bool graph = r->mixer.vertex != NULL && !r->mixer.graph.complete;
-    if (graph && a->mix.kind == HDO_THEORY_PAIR_GRAPH && r->mixer.graph.degree_min != r->mixer.graph.degree_max) {
+    bool graph = r->population.mixer.vertex != NULL && !r->population.mixer.graph.complete;
+    if (graph && a->mix.kind == HDO_THEORY_PAIR_GRAPH &&
+        r->population.mixer.graph.degree_min != r->population.mixer.graph.degree_max) {
         warn(a, 6, HDO_WARN_BROKEN,
              "degrees %d to %d: nodes step unequally often, so a weighted average of the f^i is "
              "minimised",
-             r->mixer.graph.degree_min, r->mixer.graph.degree_max);
+             r->population.mixer.graph.degree_min, r->population.mixer.graph.degree_max);
     }
     if (a->lambda_error > 0.0) {
         warn(a, 6, HDO_WARN_NOTE, "contraction of the mixing is sampled: lambda %.4g includes its error %.2g",

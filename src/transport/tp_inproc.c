@@ -8,12 +8,12 @@ typedef struct inproc { /* one rank that holds everything */
     float *X;
 } inproc;
 
-static hdo_status reserve(hdo_transport *t, hdo_rows *rows, hdo_error *e) {
+static hdo_status reserve(hdo_transport *t, hdo_models *rows, hdo_error *e) {
     rows->X = ((inproc *)t)->X = hdo__alloc((size_t)rows->count * rows->ld * sizeof(float));
     return rows->X != NULL ? HDO_OK : hdo__fail(e, HDO_E_MEMORY, "out of memory for %d models", rows->count);
 }
 
-static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e) {
+static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int64_t step, hdo_error *e) {
     (void)t;
     (void)plan;
     (void)rows;
@@ -22,20 +22,20 @@ static hdo_status begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *
     return HDO_OK;
 }
 
-static void ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener) {
+static void ready(hdo_transport *t, const hdo_models *rows, int node, bool opener) {
     (void)opener;
     (void)t;
     (void)rows;
     (void)node;
 }
 
-static void send(hdo_transport *t, const hdo_rows *rows) {
+static void send(hdo_transport *t, const hdo_models *rows) {
     (void)t;
     (void)rows;
 }
 
-static hdo_status wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine, float **peer,
-                       hdo_error *e) {
+static hdo_status wait(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int k, float **mine,
+                       float **peer, hdo_error *e) {
     (void)t;
     (void)e;
     *mine = rows->X + (size_t)plan->pairs[k].a * rows->ld;

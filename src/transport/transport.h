@@ -19,11 +19,11 @@
 
 typedef struct hdo_transport hdo_transport;
 
-typedef struct hdo_rows { /* the local part of the population: row of node i is X + (i - first) * ld */
+typedef struct hdo_models { /* the local part of the population: row of node i is X + (i - first) * ld */
     float *X;
     size_t ld, len; /* len numbers of a row take part in an exchange */
     int first, count;
-} hdo_rows;
+} hdo_models;
 
 /* What a rank has to say at the end of a step; all ranks learn the union. */
 enum { HDO_SAY_NOT_FINITE = 1, HDO_SAY_STOP = 2, HDO_SAY_TIMEOUT = 4, HDO_SAY_SAVE = 8, HDO_SAY_TARGET = 16 };
@@ -41,20 +41,20 @@ typedef struct hdo_transport_ops {
     const char *name;
     void (*destroy)(hdo_transport *t);
     /* Once sizes are known: the memory of the local rows, zero, as rows->X; buffers. All of it ends with destroy. */
-    hdo_status (*reserve)(hdo_transport *t, hdo_rows *rows, hdo_error *e);
+    hdo_status (*reserve)(hdo_transport *t, hdo_models *rows, hdo_error *e);
 
     /* Before the local steps of a step: expects the rows of all pairs with exactly one local node. */
-    hdo_status (*exchange_begin)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
+    hdo_status (*exchange_begin)(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int64_t step,
                                  hdo_error *e);
     /* The local step of this node is done, its row may leave; called by whatever thread did it. opener: this is the
      * thread that opened the transport, so rows can leave at once, those of other threads too. Optional: send comes
      * after all local steps, before the first wait, and lets go whatever is still here. */
-    void (*exchange_ready)(hdo_transport *t, const hdo_rows *rows, int node, bool opener);
-    void (*exchange_send)(hdo_transport *t, const hdo_rows *rows);
+    void (*exchange_ready)(hdo_transport *t, const hdo_models *rows, int node, bool opener);
+    void (*exchange_send)(hdo_transport *t, const hdo_models *rows);
     /* For pair k with at least one local node: *mine the local row, *peer the other's (a local row, a buffer holding
      * what arrived, or the row itself in memory in common). Both are to be averaged before the ranks agree. *mine =
      * NULL when neither is local or another rank does it. Waits until both rows may be written. */
-    hdo_status (*exchange_wait)(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
+    hdo_status (*exchange_wait)(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int k, float **mine,
                                 float **peer, hdo_error *e);
 
     /* The end of a step, when all averages are done everywhere: *say becomes the union over ranks; every rank brings

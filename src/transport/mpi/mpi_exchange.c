@@ -10,7 +10,7 @@
 
 #include "transport/mpi/tp_mpi.h"
 
-static int chunk_numbers(const mpi_tp *t, const hdo_rows *rows, int c, size_t *off) {
+static int chunk_numbers(const mpi_tp *t, const hdo_models *rows, int c, size_t *off) {
     size_t per = t->setup.chunk / sizeof(float);
     *off = (size_t)c * per;
     return (int)(rows->len - *off < per ? rows->len - *off : per);
@@ -20,7 +20,7 @@ static MPI_Request *requests(mpi_tp *t, int s) {
     return t->req + (size_t)s * 2 * (size_t)t->chunks;
 }
 
-hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
+hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const hdo_models *rows, int64_t step,
                               hdo_error *e) {
     mpi_tp *t = (mpi_tp *)base;
     t->step = step;
@@ -53,7 +53,7 @@ hdo_status mpi_exchange_begin(hdo_transport *base, const hdo_plan *plan, const h
     return HDO_OK;
 }
 
-static void send_row(mpi_tp *t, const hdo_rows *rows, slot *s) {
+static void send_row(mpi_tp *t, const hdo_models *rows, slot *s) {
     if (s->sent) return;
     s->sent = true;
     if (s->shared) {
@@ -71,7 +71,7 @@ static void send_row(mpi_tp *t, const hdo_rows *rows, slot *s) {
     t->base.sent_bytes += (int64_t)(rows->len * sizeof(float));
 }
 
-void mpi_exchange_ready(hdo_transport *base, const hdo_rows *rows, int node, bool opener) {
+void mpi_exchange_ready(hdo_transport *base, const hdo_models *rows, int node, bool opener) {
     mpi_tp *t = (mpi_tp *)base;
     if (t->arrived == NULL) return; /* no messages at all */
     int s = t->slot_of_node[node - base->first];
@@ -84,13 +84,13 @@ void mpi_exchange_ready(hdo_transport *base, const hdo_rows *rows, int node, boo
     mpi_move(t); /* while the next node computes */
 }
 
-void mpi_exchange_send(hdo_transport *base, const hdo_rows *rows) {
+void mpi_exchange_send(hdo_transport *base, const hdo_models *rows) {
     mpi_tp *t = (mpi_tp *)base;
     mpi_shared_ready(t);
     for (int s = 0; s < t->n_slots; s++) send_row(t, rows, &t->slots[s]);
 }
 
-hdo_status mpi_exchange_wait(hdo_transport *base, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
+hdo_status mpi_exchange_wait(hdo_transport *base, const hdo_plan *plan, const hdo_models *rows, int k, float **mine,
                              float **peer, hdo_error *e) {
     mpi_tp *t = (mpi_tp *)base;
     *mine = *peer = NULL;

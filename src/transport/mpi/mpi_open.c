@@ -90,7 +90,7 @@ static void destroy(hdo_transport *base) {
     hdo__free(t);
 }
 
-static hdo_status reserve(hdo_transport *base, hdo_rows *rows, hdo_error *e) {
+static hdo_status reserve(hdo_transport *base, hdo_models *rows, hdo_error *e) {
     mpi_tp *t = (mpi_tp *)base;
     size_t count = (size_t)base->count, ranks = (size_t)base->ranks;
     size_t per = t->setup.chunk / sizeof(float);
@@ -122,30 +122,30 @@ static const char *host(const hdo_transport *base, int rank) {
 
 /* ---- every call under guard ---- */
 
-static hdo_status guarded_reserve(hdo_transport *t, hdo_rows *rows, hdo_error *e) {
+static hdo_status guarded_reserve(hdo_transport *t, hdo_models *rows, hdo_error *e) {
     mpi_guard_call((mpi_tp *)t);
     hdo_status st = reserve(t, rows, e);
     mpi_unguard();
     return st;
 }
-static hdo_status guarded_begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step,
+static hdo_status guarded_begin(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int64_t step,
                                 hdo_error *e) {
     mpi_guard_call((mpi_tp *)t);
     hdo_status st = mpi_exchange_begin(t, plan, rows, step, e);
     mpi_unguard();
     return st;
 }
-static void guarded_ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener) {
+static void guarded_ready(hdo_transport *t, const hdo_models *rows, int node, bool opener) {
     if (opener) mpi_guard_call((mpi_tp *)t); /* the others do not call MPI */
     mpi_exchange_ready(t, rows, node, opener);
     if (opener) mpi_unguard();
 }
-static void guarded_send(hdo_transport *t, const hdo_rows *rows) {
+static void guarded_send(hdo_transport *t, const hdo_models *rows) {
     mpi_guard_call((mpi_tp *)t);
     mpi_exchange_send(t, rows);
     mpi_unguard();
 }
-static hdo_status guarded_wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
+static hdo_status guarded_wait(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int k, float **mine,
                                float **peer, hdo_error *e) {
     mpi_guard_call((mpi_tp *)t);
     hdo_status st = mpi_exchange_wait(t, plan, rows, k, mine, peer, e);

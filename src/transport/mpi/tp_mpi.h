@@ -109,10 +109,11 @@ static inline void mpi_move(mpi_tp *t) {
     MPI_Iprobe(MPI_ANY_SOURCE, TAG_REPORT, t->control, &ignored, MPI_STATUS_IGNORE);
 }
 
-hdo_status mpi_exchange_begin(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int64_t step, hdo_error *e);
-void mpi_exchange_ready(hdo_transport *t, const hdo_rows *rows, int node, bool opener);
-void mpi_exchange_send(hdo_transport *t, const hdo_rows *rows);
-hdo_status mpi_exchange_wait(hdo_transport *t, const hdo_plan *plan, const hdo_rows *rows, int k, float **mine,
+hdo_status mpi_exchange_begin(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int64_t step,
+                              hdo_error *e);
+void mpi_exchange_ready(hdo_transport *t, const hdo_models *rows, int node, bool opener);
+void mpi_exchange_send(hdo_transport *t, const hdo_models *rows);
+hdo_status mpi_exchange_wait(hdo_transport *t, const hdo_plan *plan, const hdo_models *rows, int k, float **mine,
                              float **peer, hdo_error *e);
 hdo_status mpi_agree(hdo_transport *t, hdo_status st, unsigned *say, void *per_node, size_t each, hdo_error *e);
 hdo_status mpi_relay(hdo_transport *t, void *v, size_t each, size_t n, hdo_relay_fn fn, void *ctx, hdo_error *e);

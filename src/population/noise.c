@@ -10,55 +10,56 @@
 #include <math.h>
 
 #include "base/vec.h"
-#include "run/run_internal.h"
+#include "population/population.h"
 
 enum { NODES = 4, PAIRS = 8 }; /* of each class: 32 differences, about 25% standard error in the worst case d = 1 */
 #define FAR_STEP                                                                                                       \
     INT64_C(0xF0000000) /* steps of a run stay below 2^32; config check keeps them below this when needed */
 
-bool hdo__run_uses_noise(const hdo_run *r) {
-    bool uses = r->config.mixing.average.id == HDO_AVERAGE_NOISE;
-    for (int k = 0; k < r->n_classes; k++) uses = uses || r->classes[k].balanced;
+bool hdo__population_uses_noise(const hdo_population *p) {
+    bool uses = p->problem->config->mixing.average.id == HDO_AVERAGE_NOISE;
+    for (int k = 0; k < p->n_classes; k++) uses = uses || p->classes[k].balanced;
     return uses;
 }
 
-bool hdo__run_wants_noise(const hdo_run *r) {
-    return hdo__run_uses_noise(r) && (r->step == 0 || r->step == r->config.warmup);
+bool hdo__population_wants_noise(const hdo_population *p, int64_t step) {
+    return hdo__population_uses_noise(p) && (step == 0 || step == p->problem->config->warmup);
 }
 
-static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int64_t number, hdo_work *w, float *g) {
+static hdo_status estimate(hdo_population *p, const hdo_class *c, int k, int node, int64_t number, hdo_work *w,
+                           float *g) {
     size_t mark = hdo__arena_mark(w->arena);
-    hdo_batch b = hdo__problem_batch(&r->problem, node, c->batch, FAR_STEP + number, FAR_STEP + number, w->arena);
+    hdo_batch b = hdo__problem_batch(p->problem, node, c->batch, FAR_STEP + number, FAR_STEP + number, w->arena);
     hdo_request q = {.batch = &b,
-                     .x = r->rows.X + (size_t)(node - r->rows.first) * r->rows.ld,
-                     .seed = (uint64_t)r->config.seed,
+                     .x = hdo__population_model(p, node),
+                     .seed = (uint64_t)p->problem->config->seed,
                      .node = (uint32_t)node,
                      .step = FAR_STEP + number,
-                     .eta = r->lr[k] > 0.0 ? r->lr[k] : c->schedule.lr,
-                     .hurry = r->undo.X != NULL ? r->hooks.hurry : NULL,
-                     .hurry_ctx = r->hooks.ctx};
+                     .eta = p->lr[k] > 0.0 ? p->lr[k] : c->schedule.lr,
+                     .hurry = p->hurry,
+                     .hurry_ctx = p->hurry_ctx};
     hdo_estimate_info info = {0};
-    hdo_status st = hdo__estimate(&c->estimator, r->problem.objective, &q, w, g, &info);
+    hdo_status st = hdo__estimate(&c->estimator, p->problem->objective, &q, w, g, &info);
     hdo__arena_rewind(w->arena, mark);
     return st;
 }
 
 /* One slot per class and measured node; the others stay zero, so that a sum over ranks is exact. */
-static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][NODES]) {
-    hdo_work w = {&r->team.arena[0], &r->team};
+static hdo_status measure(hdo_population *p, double sum[HDO_CLASSES_MAX][NODES]) {
+    hdo_work w = {&p->team->arena[0], p->team};
     size_t mark = hdo__arena_mark(w.arena);
-    float *g = hdo__arena_floats(w.arena, r->problem.objective->d + r->problem.objective->n_buf);
-    float *h = hdo__arena_floats(w.arena, r->problem.objective->d + r->problem.objective->n_buf);
+    float *g = hdo__arena_floats(w.arena, p->problem->objective->d + p->problem->objective->n_buf);
+    float *h = hdo__arena_floats(w.arena, p->problem->objective->d + p->problem->objective->n_buf);
     hdo_status st = HDO_OK;
-    for (int k = 0; k < r->n_classes; k++) {
-        const hdo_class *c = &r->classes[k];
+    for (int k = 0; k < p->n_classes; k++) {
+        const hdo_class *c = &p->classes[k];
         for (int i = 0; i < NODES && i < c->count; i++) {
             int node = c->first + i;
-            if (node < r->rows.first || node >= r->rows.first + r->rows.count) continue;
-            for (int p = 0; p < PAIRS && st == HDO_OK; p++) {
-                st = estimate(r, c, k, node, 2 * p, &w, g);
-                if (st == HDO_OK) st = estimate(r, c, k, node, 2 * p + 1, &w, h);
-                sum[k][i] += 0.5 * hdo__distsq(r->problem.objective->d, g, h) / PAIRS;
+            if (!hdo__population_has(p, node)) continue;
+            for (int j = 0; j < PAIRS && st == HDO_OK; j++) {
+                st = estimate(p, c, k, node, 2 * j, &w, g);
+                if (st == HDO_OK) st = estimate(p, c, k, node, 2 * j + 1, &w, h);
+                sum[k][i] += 0.5 * hdo__distsq(p->problem->objective->d, g, h) / PAIRS;
             }
         }
     }
@@ -72,37 +73,37 @@ static void add_own(void *ctx, void *v, size_t first, size_t count) {
     for (size_t i = first; i < first + count; i++) ((double *)v)[i] += own[i];
 }
 
-hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e) {
+hdo_status hdo__population_measure_noise(hdo_population *p, int64_t step, hdo_error *e) {
     double own[HDO_CLASSES_MAX][NODES] = {{0}}, sum[HDO_CLASSES_MAX][NODES] = {{0}};
-    hdo_status st = measure(r, own);
+    hdo_status st = measure(p, own);
     if (st != HDO_OK) hdo__fail(e, st, "the noise of the classes could not be measured");
-    st = r->transport->ops->agree(r->transport, st, &(unsigned){0}, NULL, 0, e);
+    st = p->transport->ops->agree(p->transport, st, &(unsigned){0}, NULL, 0, e);
     if (st == HDO_OK) {
-        st = r->transport->ops->relay(r->transport, sum, sizeof(double), HDO_CLASSES_MAX * NODES, add_own, own, e);
+        st = p->transport->ops->relay(p->transport, sum, sizeof(double), HDO_CLASSES_MAX * NODES, add_own, own, e);
     }
     if (st != HDO_OK) return st;
     int reference = -1; /* the first class with a rate of its own */
-    for (int k = 0; k < r->n_classes; k++) {
-        hdo_class *c = &r->classes[k];
+    for (int k = 0; k < p->n_classes; k++) {
+        hdo_class *c = &p->classes[k];
         int nodes = c->count < NODES ? c->count : NODES;
         double a = 0.0;
         for (int i = 0; i < nodes; i++) a += sum[k][i] / nodes;
         if (!isfinite(a) || !(a > 0.0)) {
             return hdo__fail(e, HDO_E_UNSUPPORTED,
                              "class '%s' has no measurable noise (%g): `balanced` rates and `noise` weights need some",
-                             r->config.population[k].name, a);
+                             p->problem->config->population[k].name, a);
         }
         c->noise = a;
         if (reference < 0 && !c->balanced) reference = k;
     }
-    for (int k = 0; k < r->n_classes; k++) {
-        hdo_class *c = &r->classes[k];
+    for (int k = 0; k < p->n_classes; k++) {
+        hdo_class *c = &p->classes[k];
         if (!c->balanced) continue;
-        const hdo_class *ref = &r->classes[reference];
+        const hdo_class *ref = &p->classes[reference];
         c->schedule.lr = ref->schedule.lr * ref->noise / c->noise;
-        hdo__run_log(r, HDO_LOG_INFO, "balanced: noise of '%s' is %.4g times that of '%s'; its lr is %.4g (step %lld)",
-                     r->config.population[k].name, c->noise / ref->noise, r->config.population[reference].name,
-                     c->schedule.lr, (long long)r->step);
+        hdo__log(p->log, HDO_LOG_INFO, "balanced: noise of '%s' is %.4g times that of '%s'; its lr is %.4g (step %lld)",
+                 p->problem->config->population[k].name, c->noise / ref->noise,
+                 p->problem->config->population[reference].name, c->schedule.lr, (long long)step);
     }
     return HDO_OK;
 }
