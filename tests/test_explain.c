@@ -134,11 +134,11 @@ static void test_explain_forgets_who_recovered(void **state) {
     r->population.models.X[0] = 1e3f; /* a blow from outside, healed by hand before it is evaluated */
     set(&r->config, "eval.every", "0");
     assert_int_equal(hdo_run_advance(r, 1, NULL, &e), HDO_OK);
-    assert_int_equal(r->fate.what, HDO_FATE_LOSS);
+    assert_int_equal(r->record.fate.what, HDO_FATE_LOSS);
     r->population.models.X[0] = r->population.models.X[r->population.models.ld] = 0.0f;
     set(&r->config, "eval.every", "1");
     assert_int_equal(hdo_run_advance(r, 1, NULL, &e), HDO_OK);
-    assert_int_equal(r->fate.what, HDO_FATE_NONE);
+    assert_int_equal(r->record.fate.what, HDO_FATE_NONE);
     hdo_run_destroy(r);
 }
 

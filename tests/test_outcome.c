@@ -263,10 +263,10 @@ static void test_outcome_limit_of_any_start(void **state) {
     const double limit[] = {2.3 + 100.0 * usual, 0.001 + 100.0 * usual, 100.0 * usual, -5.0 + 500.0};
     for (int i = 0; i < 4; i++) {
         r->progress.start_loss = start[i];
-        assert_true(fabs(hdo__run_loss_limit(r) - limit[i]) < 1e-9);
+        assert_true(fabs(hdo__record_loss_limit(&r->record) - limit[i]) < 1e-9);
     }
     r->progress.start_loss = (double)NAN; /* never evaluated: only losses that are not finite count */
-    assert_true(isinf(hdo__run_loss_limit(r)));
+    assert_true(isinf(hdo__record_loss_limit(&r->record)));
     hdo_run_destroy(r);
 }
 

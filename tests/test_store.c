@@ -16,9 +16,10 @@
 #include "base/linelog.h"
 #include "folder_help.h"
 #include "hdo/hdo.h"
-#include "run/ckfile.h"
-#include "run/ckstate.h"
-#include "run/lock.h"
+#include "record/ckfile.h"
+#include "record/ckstate.h"
+#include "record/lock.h"
+#include "run/run_internal.h"
 
 static hdo_run *tiny(const char *dir) {
     static const char *const sets[][2] = {{"model", "quadratic"}, {"data.name", "none"},     {"model.dim", "3"},
@@ -46,11 +47,11 @@ static void test_state_missing_keys_are_errors_and_null_is_nan(void **state) {
     hdo_run *r = tiny(NULL);
     hdo_state_head h, got;
     hdo_error e = {0};
-    hdo__state_head_of(r, &h);
+    hdo__state_head_of(&r->record, &h);
     r->progress.mg = (double)NAN;
-    char *text = hdo__state_text(r, &h);
+    char *text = hdo__state_text(&r->record, &h);
     r->progress.mg = 0.0;
-    assert_int_equal(hdo__state_load(r, text, "x", &e), HDO_OK);
+    assert_int_equal(hdo__state_load(&r->record, text, "x", &e), HDO_OK);
     assert_true(isnan(r->progress.mg));
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         char *bad = strdup(text), quoted[32];
@@ -59,7 +60,7 @@ static void test_state_missing_keys_are_errors_and_null_is_nan(void **state) {
         assert_non_null(at);
         at[1] = '_'; /* another name */
         bool head = hdo__state_read_head(bad, "x", &got, &e) == HDO_OK,
-             rest = hdo__state_load(r, bad, "x", &e) == HDO_OK;
+             rest = hdo__state_load(&r->record, bad, "x", &e) == HDO_OK;
         if (head && rest) fail_msg("'%s' was not missed", keys[k]);
         assert_non_null(strstr(e.msg, "is missing from its state"));
         free(bad);

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "run/async.h"
-#include "run/lock.h"
 #include "run/run_internal.h"
 
 const char *hdo_stop_name(hdo_stop why) {
@@ -24,16 +23,21 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     hdo_run *r = hdo__alloc(sizeof *r);
     if (r == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
     r->config = *c;
-    r->trace.fd = -1;
-    r->lock_fd = -1;
-    r->saved_step = -1;
     r->progress.start_loss = (double)NAN;
     if (hooks != NULL) r->hooks = *hooks;
     r->log = (hdo_log){.put = r->hooks.log, .ctx = r->hooks.ctx, .fd = -1};
+    r->record = (hdo_record){.config = &r->config,
+                             .hooks = &r->hooks,
+                             .log = &r->log,
+                             .problem = &r->problem,
+                             .population = &r->population,
+                             .progress = &r->progress,
+                             .metrics = &r->metrics};
+    hdo__record_init(&r->record);
     r->progress.start_s = hdo__now_s();
-    r->saved_s = r->progress.session_s = r->progress.start_s;
+    r->record.saved_s = r->progress.session_s = r->progress.start_s;
     st = hdo__run_wire(r, e);
-    if (r->transport != NULL) st = hdo__run_settle(r, st, e);
+    if (r->transport != NULL) st = hdo__transport_settle(r->transport, st, e);
     if (st != HDO_OK) {
         hdo_run_destroy(r);
         return st;
@@ -52,10 +56,7 @@ const hdo_config *hdo_run_config(const hdo_run *r) {
 
 void hdo_run_destroy(hdo_run *r) {
     if (r == NULL) return;
-    for (int k = 0; k < r->n_sinks; k++) r->sinks[k]->ops->destroy(r->sinks[k]);
-    if (r->log.fd >= 0) close(r->log.fd);
-    hdo__linelog_close(&r->trace);
-    hdo__lock_drop(r->dir, r->lock_fd);
+    hdo__record_close(&r->record);
     hdo__async_destroy(r->async);
     hdo__undo_clear(&r->undo);
     hdo__metrics_clear(&r->metrics);
@@ -63,7 +64,6 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__team_clear(&r->team);
     hdo__problem_close(&r->problem);
     if (r->transport != NULL) r->transport->ops->destroy(r->transport);
-    hdo__free(r->trail);
     hdo__free(r->start);
     hdo__free(r->seen);
     hdo__free(r);
@@ -90,7 +90,8 @@ int hdo_run_rank(const hdo_run *r) {
     return r->transport->rank;
 }
 const hdo_row *hdo_run_last_row(const hdo_run *r) {
-    return r->has_row && r->row.n_classes > 0 ? &r->row : NULL; /* none yet after a resume between two evaluations */
+    const hdo_record *k = &r->record;
+    return k->has_row && k->row.n_classes > 0 ? &k->row : NULL; /* none yet after a resume between two evaluations */
 }
 int64_t hdo_run_step(const hdo_run *r) {
     return r->progress.step;
@@ -103,16 +104,68 @@ const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d) {
     return r->population.models.X + (size_t)(node - r->population.models.first) * r->population.models.ld;
 }
 
-/* The hash goes from rank to rank in node order: it comes out as in the simulator. */
+/* ---- what is kept of it: record/ ---- */
+
+hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e) {
+    return hdo__record_attach(&r->record, dir, force, command_line, e);
+}
+hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
+    return hdo__record_save(&r->record, e);
+}
+char *hdo_run_summary(const hdo_run *r) {
+    return hdo__record_summary(&r->record);
+}
+hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
+    return hdo__record_write_summary(&r->record, e);
+}
 void hdo_run_fingerprint(const hdo_run *r, char hex[65]) {
-    hdo_sha256 c;
-    unsigned char digest[32];
-    if (r->fingerprint[0] != '\0') {
-        memcpy(hex, r->fingerprint, sizeof r->fingerprint);
-        return;
+    hdo__record_fingerprint(&r->record, hex);
+}
+hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e) {
+    return hdo__record_keep_rows(&r->record, e);
+}
+const hdo_row *hdo_run_rows(const hdo_run *r, size_t *count) {
+    return hdo__record_rows(&r->record, count);
+}
+
+/* ---- going on with a stored run ---- */
+
+/* Applies the settings one by one; only those may change that the past does not depend on. */
+static hdo_status change(hdo_config *c, const hdo_resume *how, hdo_error *e) {
+    hdo_config *old = hdo__alloc(sizeof *old);
+    if (old == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
+    *old = *c;
+    hdo_status st = HDO_OK;
+    for (int k = 0; how != NULL && k < how->n_set && st == HDO_OK; k++) {
+        st = hdo_config_set(c, how->set[k].key, how->set[k].value, HDO_FROM_FLAG, e);
+        if (st != HDO_OK || hdo__config_same_past(old, c)) continue;
+        st = hdo__fail(
+            e, HDO_E_CONFIG,
+            "a run cannot go on with another '%s': what it has done depends on it. What may change: steps (if "
+            "no rate follows from it: no cosine, no lr theorem), eval.every, checkpoint.*, stop.*, threads",
+            how->set[k].key);
     }
-    hdo__sha256_init(&c);
-    hdo__population_hash((void *)(uintptr_t)&r->population, &c, 0, 1);
-    hdo__sha256_final(&c, digest);
-    hdo__sha256_hex(digest, hex);
+    hdo__free(old);
+    return st;
+}
+
+hdo_status hdo_run_resume(hdo_run **out, const char *dir, const hdo_resume *how, const hdo_hooks *hooks, hdo_error *e) {
+    char note[HDO_MSG_MAX];
+    *out = NULL;
+    hdo_config *c = hdo__alloc(sizeof *c);
+    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
+    hdo_status st = hdo__stored_config_load(dir, c, note, sizeof note, e);
+    if (st == HDO_OK) st = change(c, how, e);
+    if (how != NULL && how->threads > 0) c->threads = how->threads;
+    int rank, ranks; /* the engine is that of this process, whatever the run was started with */
+    c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;
+    if (st == HDO_OK) st = hdo_run_create(out, c, hooks, e);
+    hdo__free(c);
+    if (st == HDO_OK)
+        st = hdo__record_resume(&(*out)->record, dir, note, note[0] != '\0' || (how != NULL && how->n_set > 0), e);
+    if (st != HDO_OK) {
+        hdo_run_destroy(*out);
+        *out = NULL;
+    }
+    return st;
 }

@@ -13,8 +13,8 @@
  * the evaluation at the end then fails for everybody, with one message. */
 static void take_rows(hdo_run *r) {
     hdo_error ignored;
-    while (hdo__async_row(r->async, &r->row)) {
-        hdo_row *row = &r->row;
+    while (hdo__async_row(r->async, &r->record.row)) {
+        hdo_row *row = &r->record.row;
         row->parallel_time = (double)row->step;
         for (int k = 0; k < r->population.n_classes; k++)
             row->lr[k] = hdo__schedule_lr(&r->population.classes[k].schedule, row->step - 1);
@@ -22,8 +22,8 @@ static void take_rows(hdo_run *r) {
         row->wall_s -= r->progress.start_s;
         row->step_s = r->progress.step_s;
         row->eval_s = r->progress.eval_s;
-        unsigned say = hdo__run_put_row(r, &ignored) == HDO_OK ? 0 : HDO_SAY_STOP;
-        hdo_stop why = hdo__run_judge_row(r);
+        unsigned say = hdo__record_put_row(&r->record, &ignored) == HDO_OK ? 0 : HDO_SAY_STOP;
+        hdo_stop why = hdo__record_judge(&r->record);
         if (why != HDO_RUNNING) say |= why == HDO_TARGET ? HDO_SAY_TARGET : HDO_SAY_NOT_FINITE;
         if (say != 0) hdo__async_say(r->async, say);
     }
@@ -143,4 +143,20 @@ hdo_status hdo__run_own_step(hdo_run *r, hdo_error *e) {
     unsigned say = hdo__run_opinion(r) & ~(unsigned)HDO_SAY_SAVE;
     say = hdo__async_say(r->async, say | (finite && st == HDO_OK ? 0 : HDO_SAY_NOT_FINITE));
     return say != 0 || r->progress.step >= r->config.warmup + r->config.steps ? end_async(r, e) : HDO_OK;
+}
+
+void hdo__run_put_async(void *stats, hdo_json *j) {
+    const hdo_async_stats *s = stats;
+    double n = s->exchanges > 0.0 ? s->exchanges : 1.0;
+    hdo__json_object(j, "async");
+    hdo__json_int(j, "exchanges", (int64_t)s->exchanges);
+    hdo__json_int(j, "missed", (int64_t)s->missed);
+    hdo__json_real(j, "stale_steps_mean", s->stale_sum / n);
+    hdo__json_real(j, "stale_steps_max", s->stale_max);
+    hdo__json_real(j, "gap_steps_mean", s->gap_sum / n);
+    hdo__json_real(j, "gap_steps_max", s->gap_max);
+    hdo__json_real(j, "step_s_fastest", s->step_s_min);
+    hdo__json_real(j, "step_s_slowest", s->step_s_max);
+    hdo__json_real(j, "mean_residual", s->residual); /* how far the mean is from start + updates; eval.trace */
+    hdo__json_end(j, '}');
 }

@@ -32,7 +32,7 @@ unsigned hdo__run_opinion(const hdo_run *r) {
     double now = hdo__now_s(), limit = r->progress.limit_s > 0.0 ? r->progress.limit_s : r->config.stop.time_s,
            every = r->config.checkpoint.every_s;
     if (limit > 0.0 && now - r->progress.session_s > limit) say |= HDO_SAY_TIMEOUT;
-    if (every > 0.0 && now - r->saved_s >= every) say |= HDO_SAY_SAVE;
+    if (every > 0.0 && now - r->record.saved_s >= every) say |= HDO_SAY_SAVE;
     if (r->transport->rank != 0) say &= ~(unsigned)HDO_SAY_SAVE; /* a signal comes to all, not in the same step */
     return say;
 }
@@ -80,7 +80,7 @@ hdo_status hdo__run_step(hdo_run *r, hdo_error *e) {
         return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)r->progress.step,
                          hdo_status_text(st));
     hdo__population_advance_clocks(p, &plan);
-    st = hdo__fate_step(r, &plan, e);
+    st = hdo__fate_step(&r->record, &plan, e);
     if (st != HDO_OK) return st;
     r->progress.step++;
     if (!finite) {

@@ -68,13 +68,12 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     if (hdo__run_steps_are_long(r)) matrices += momentum ? 2 : 1;
     hdo_status st = hdo__run_check_memory(r, matrices * models, scratch_bytes(r) * (size_t)threads, e);
     if (st == HDO_OK) st = hdo__population_reserve(p, e);
+    if (st == HDO_OK) st = hdo__record_reserve(&r->record, e);
     if (st != HDO_OK) return st;
-    r->trail = hdo__alloc((size_t)p->n * sizeof(hdo_trail));
     bool checked = c->mpi.async && c->eval.trace;
     if (checked) r->start = hdo__alloc(row);
     if (curve) r->seen = hdo__alloc(models);
-    if (hdo__undo_init(r) != HDO_OK || r->trail == NULL || (checked && r->start == NULL) ||
-        (curve && r->seen == NULL)) {
+    if (hdo__undo_init(r) != HDO_OK || (checked && r->start == NULL) || (curve && r->seen == NULL)) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", p->models.count,
                          p->models.ld, (double)(matrices * models) / 1e9);
     }
@@ -93,6 +92,11 @@ static hdo_status wire_own(hdo_run *r, hdo_error *e) {
     hdo_status st = wire_transport(r, (int)n, e);
     if (st == HDO_OK) st = hdo__problem_open(&r->problem, &r->config, e);
     if (st != HDO_OK) return st;
+    r->record.transport = r->transport;
+    if (r->config.mpi.async) {
+        r->record.put_engine = hdo__run_put_async;
+        r->record.engine = &r->drifted;
+    }
     st = hdo__population_init(&r->population, &r->problem, r->transport, &r->log, e);
     if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, &r->population, e);
     return st == HDO_OK ? wire_memory(r, e) : st;
@@ -101,7 +105,7 @@ static hdo_status wire_own(hdo_run *r, hdo_error *e) {
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     hdo_status st = wire_own(r, e);
     if (r->transport != NULL)
-        st = hdo__run_settle(r, st, e); /* models are reserved by all ranks together, or by none */
+        st = hdo__transport_settle(r->transport, st, e); /* models are reserved by all ranks together, or by none */
     if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->population.models, e);
     if (st == HDO_OK) st = hdo__population_start(&r->population, e);
     if (st == HDO_OK) st = hdo__run_check_mpi(r, e);

@@ -18,8 +18,8 @@
 #include "hdo/eval.h"
 #include "objective/objective.h"
 #include "objective/weights.h"
-#include "run/ckfile.h"
-#include "run/ckstate.h"
+#include "record/ckfile.h"
+#include "record/ckstate.h"
 #include "run/run_internal.h"
 
 /* ---- where the model is ---- */

@@ -33,7 +33,7 @@ static void prepare(hdo_config *c, double time_s) {
 
 static void judge(const hdo_run *r, hdo_check_result *out) {
     hdo_check_trial *t = &out->trial;
-    const hdo_fate *f = &r->fate;
+    const hdo_fate *f = &r->record.fate;
     double usual = r->problem.objective->usual_loss;
     if (t->diverged && f->what != HDO_FATE_NONE) {
         int k = hdo__population_class(&r->population, f->first);
@@ -77,9 +77,9 @@ hdo_status hdo_check_try(const hdo_config *config, const hdo_check_options *opti
     if (st == HDO_OK && why == HDO_RUNNING) st = hdo_run_stop(r, e); /* evaluates once more */
     if (st == HDO_OK) {
         t->steps = hdo_run_step(r);
-        t->diverged = why == HDO_DIVERGED || hdo__run_judge_row(r) == HDO_DIVERGED;
+        t->diverged = why == HDO_DIVERGED || hdo__record_judge(&r->record) == HDO_DIVERGED;
         t->loss_start = r->progress.start_loss;
-        t->loss_end = r->row.all.loss_mean;
+        t->loss_end = r->record.row.all.loss_mean;
         judge(r, out);
     }
     t->time_s = hdo__now_s() - start;

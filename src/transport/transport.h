@@ -97,6 +97,12 @@ static inline bool hdo__transport_local(const hdo_transport *t, int node) {
     return node >= t->first && node < t->first + t->count;
 }
 
+/* All ranks fail if one does. */
+static inline hdo_status hdo__transport_settle(hdo_transport *t, hdo_status st, hdo_error *e) {
+    unsigned nothing = 0;
+    return t->ops->agree(t, st, &nothing, NULL, 0, e);
+}
+
 /* Rows one rank may have under way to others at once in the asynchronous engine: bounds everybody's buffers. */
 int hdo__transport_offers(const hdo_transport *t);
 

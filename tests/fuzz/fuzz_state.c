@@ -5,7 +5,8 @@
  */
 #define _GNU_SOURCE
 #include "fuzz.h"
-#include "run/ckstate.h"
+#include "record/ckstate.h"
+#include "run/run_internal.h"
 
 static hdo_run *make(void) {
     static const char yaml[] = "model: {name: quadratic, dim: 3}\nsteps: 3\nthreads: 1\n"
@@ -29,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require_sentence(st, &e);
     if (st == HDO_OK) require(head.step >= 0 && head.n >= 0 && head.d >= 0, "a head below zero");
     e = (hdo_error){HDO_OK, ""};
-    st = hdo__state_load(r, text, "fuzz", &e);
+    st = hdo__state_load(&r->record, text, "fuzz", &e);
     require_sentence(st, &e);
     free(text);
     return 0;

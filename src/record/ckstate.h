@@ -3,11 +3,11 @@
  * The small half of a checkpoint: what is not a tensor, as JSON. A key that is missing or of another type is an error;
  * NaN is written as null and read back as NaN.
  */
-#ifndef HDO_RUN_CKSTATE_H
-#define HDO_RUN_CKSTATE_H
+#ifndef HDO_RECORD_CKSTATE_H
+#define HDO_RECORD_CKSTATE_H
 
 #include "base/linelog.h"
-#include "run/run_internal.h"
+#include "record/record.h"
 
 enum { HDO_MARK_METRICS, HDO_MARK_TRACE, HDO_MARKS };
 extern const char *const hdo__mark_files[HDO_MARKS]; /* metrics.jsonl, trace.jsonl */
@@ -20,12 +20,12 @@ typedef struct hdo_state_head { /* what a state belongs to */
 } hdo_state_head;
 
 /* The head that r would write now, but for the marks. */
-void hdo__state_head_of(const hdo_run *r, hdo_state_head *h);
+void hdo__state_head_of(const hdo_record *r, hdo_state_head *h);
 /* Files besides the data that the run reads (weights, edges, schedules), once: r->inputs_sha256. */
-void hdo__run_hash_inputs(hdo_run *r);
-char *hdo__state_text(const hdo_run *r, const hdo_state_head *h); /* free it; NULL: out of memory */
+void hdo__record_hash_inputs(hdo_record *r);
+char *hdo__state_text(const hdo_record *r, const hdo_state_head *h); /* free it; NULL: out of memory */
 /* path is for messages. */
 hdo_status hdo__state_read_head(const char *json, const char *path, hdo_state_head *h, hdo_error *e);
-hdo_status hdo__state_load(hdo_run *r, const char *json, const char *path, hdo_error *e);
+hdo_status hdo__state_load(hdo_record *r, const char *json, const char *path, hdo_error *e);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "run/run_internal.h"
+#include "record/record.h"
 
 static const hdo_revision table[] = {
     {"estimator", "forward-law", 2, "outcome=diverged",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — one writer a run folder. */
-#include "run/lock.h"
+#include "record/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,8 +9,8 @@
  * of every row, tensor by tensor, in node order, so that ranks can make it in parts. So it covers every byte of the
  * file. The file is written under another name and renamed: it is whole or absent.
  */
-#ifndef HDO_RUN_CKFILE_H
-#define HDO_RUN_CKFILE_H
+#ifndef HDO_RECORD_CKFILE_H
+#define HDO_RECORD_CKFILE_H
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
  * The lock of a run folder: one process writes it at a time. It is a lock on the file run.lock, so it vanishes with the
  * process; the file says who holds it. It also tells whether the folder is still the one the run began in.
  */
-#ifndef HDO_RUN_LOCK_H
-#define HDO_RUN_LOCK_H
+#ifndef HDO_RECORD_LOCK_H
+#define HDO_RECORD_LOCK_H
 
 #include <stdbool.h>
 

@@ -4,13 +4,13 @@
  * to know the first. Every node leaves a trail of two own steps and a partner: enough to tell, at the first loss beyond
  * the limit, whether the node lost itself or took its partner's model.
  */
-#ifndef HDO_RUN_FATE_H
-#define HDO_RUN_FATE_H
+#ifndef HDO_RECORD_FATE_H
+#define HDO_RECORD_FATE_H
 
 #include "base/json.h"
 #include "topo/mixer.h"
 
-struct hdo_run;
+struct hdo_record;
 
 enum { HDO_MET_NOBODY = -1, HDO_MET_ALL = -2 };
 
@@ -40,10 +40,10 @@ typedef struct hdo_fate {
 } hdo_fate;
 
 /* After every step, before the counter moves on: looks for the first loss beyond the limit and keeps the trails. */
-hdo_status hdo__fate_step(struct hdo_run *r, const hdo_plan *plan, hdo_error *e);
+hdo_status hdo__fate_step(struct hdo_record *r, const hdo_plan *plan, hdo_error *e);
 /* After an evaluation: forgets a node that recovered; finds one if the row alone shows that the run diverged. */
-hdo_status hdo__fate_row(struct hdo_run *r, hdo_error *e);
+hdo_status hdo__fate_row(struct hdo_record *r, hdo_error *e);
 /* "divergence": {...} of summary.json. */
-void hdo__fate_put(hdo_json *j, const struct hdo_run *r);
+void hdo__fate_put(hdo_json *j, const struct hdo_record *r);
 
 #endif

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 — who went first when a run diverges: see fate.h. */
-#include "run/fate.h"
+#include "record/fate.h"
 
 #include <math.h>
 
 #include "base/vec.h"
-#include "run/run_internal.h"
+#include "record/record.h"
 
 _Static_assert(sizeof((hdo_fate){0}.lost) / sizeof(int) == HDO_CLASSES_MAX, "one count a class");
 
-static double rate_of(const hdo_run *r, int node, uint32_t steps) {
-    return hdo__schedule_lr(&r->population.classes[hdo__population_class(&r->population, node)].schedule,
+static double rate_of(const hdo_record *r, int node, uint32_t steps) {
+    return hdo__schedule_lr(&r->population->classes[hdo__population_class(r->population, node)].schedule,
                             (int64_t)steps - 1);
 }
 
 /* Length of the node's newest own step. */
-static double move_of(const hdo_run *r, int node) {
+static double move_of(const hdo_record *r, int node) {
     const hdo_trail *t = &r->trail[node];
     return t->steps > 0 ? rate_of(r, node, t->steps) * t->g : 0.0;
 }
 
 /* Whose step made the model of this node: its own, unless one it averaged with took a clearly longer one. */
-static int made_by(const hdo_run *r, int node) {
+static int made_by(const hdo_record *r, int node) {
     int met = r->trail[node].met, by = node;
-    int from = met == HDO_MET_ALL ? 0 : met, to = met == HDO_MET_ALL ? r->population.n : met + 1;
+    int from = met == HDO_MET_ALL ? 0 : met, to = met == HDO_MET_ALL ? r->population->n : met + 1;
     for (int i = from; i >= 0 && i < to; i++) {
         double own = move_of(r, by), theirs = move_of(r, i);
         if (i != by && (theirs > 2.0 * own || (!isfinite(theirs) && isfinite(own)))) by = i;
@@ -32,19 +32,19 @@ static int made_by(const hdo_run *r, int node) {
 
 /* Node by node, on the rank that has it. */
 static void add_norm(void *ctx, void *v, size_t first, size_t count) {
-    const hdo_run *r = ctx;
-    int i = r->fate.first - r->population.models.first;
+    const hdo_record *r = ctx;
+    int i = r->fate.first - r->population->models.first;
     (void)first;
     (void)count;
-    if (i >= 0 && i < r->population.models.count)
+    if (i >= 0 && i < r->population->models.count)
         *(double *)v +=
-            hdo__sumsq(r->problem.objective->d, r->population.models.X + (size_t)i * r->population.models.ld);
+            hdo__sumsq(r->problem->objective->d, r->population->models.X + (size_t)i * r->population->models.ld);
 }
 
-static hdo_status record(hdo_run *r, hdo_fate_what what, int node, double loss, hdo_error *e) {
+static hdo_status record(hdo_record *r, hdo_fate_what what, int node, double loss, hdo_error *e) {
     int first = what == HDO_FATE_ESTIMATE ? node : made_by(r, node);
     double x2 = 0.0;
-    r->fate = (hdo_fate){.what = what, .node = node, .step = r->progress.step, .loss = loss, .first = first};
+    r->fate = (hdo_fate){.what = what, .node = node, .step = r->progress->step, .loss = loss, .first = first};
     r->fate.step_of_first = r->trail[first];
     hdo_status st = r->transport->ops->relay(r->transport, &x2, sizeof x2, 1, add_norm, r, e);
     r->fate.x_norm = sqrt(x2);
@@ -58,12 +58,12 @@ static hdo_fate_what judge(const hdo_node_result *res, double limit) {
 }
 
 /* Of several nodes seen in one step the one whose model came from the longest step; itself rather than its partner. */
-static int worst_of_step(const hdo_run *r, double limit) {
+static int worst_of_step(const hdo_record *r, double limit) {
     int worst = -1;
     double most = -1.0;
-    for (int k = 0; k < r->population.n_active; k++) {
-        int node = r->population.active[k];
-        hdo_fate_what what = judge(&r->population.result[node], limit);
+    for (int k = 0; k < r->population->n_active; k++) {
+        int node = r->population->active[k];
+        hdo_fate_what what = judge(&r->population->result[node], limit);
         if (what == HDO_FATE_NONE) continue;
         int by = made_by(r, node);
         double m = what == HDO_FATE_ESTIMATE ? (double)INFINITY : move_of(r, by) * (by == node ? 1.0 + 1e-9 : 1.0);
@@ -75,13 +75,13 @@ static int worst_of_step(const hdo_run *r, double limit) {
     return worst;
 }
 
-static void follow(hdo_run *r, const hdo_plan *plan) {
-    for (int k = 0; k < r->population.n_active; k++) {
-        hdo_trail *t = &r->trail[r->population.active[k]];
-        *t = (hdo_trail){.g = sqrt(r->population.result[r->population.active[k]].g2),
+static void follow(hdo_record *r, const hdo_plan *plan) {
+    for (int k = 0; k < r->population->n_active; k++) {
+        hdo_trail *t = &r->trail[r->population->active[k]];
+        *t = (hdo_trail){.g = sqrt(r->population->result[r->population->active[k]].g2),
                          .before = t->g,
                          .met = plan->allreduce ? HDO_MET_ALL : HDO_MET_NOBODY,
-                         .steps = (uint32_t)(r->progress.step + 1)};
+                         .steps = (uint32_t)(r->progress->step + 1)};
     }
     for (int k = 0; k < plan->n_pairs; k++) {
         r->trail[plan->pairs[k].a].met = plan->pairs[k].b;
@@ -89,13 +89,13 @@ static void follow(hdo_run *r, const hdo_plan *plan) {
     }
 }
 
-hdo_status hdo__fate_step(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
+hdo_status hdo__fate_step(hdo_record *r, const hdo_plan *plan, hdo_error *e) {
     hdo_status st = HDO_OK;
     if (r->fate.what == HDO_FATE_NONE) {
-        double limit = hdo__run_loss_limit(r);
+        double limit = hdo__record_loss_limit(r);
         int node = worst_of_step(r, limit);
         if (node >= 0) {
-            const hdo_node_result *res = &r->population.result[node];
+            const hdo_node_result *res = &r->population->result[node];
             hdo_fate_what what = judge(res, limit);
             if (what == HDO_FATE_ESTIMATE) follow(r, plan); /* this very step is the one */
             st = record(r, what, node, res->loss, e);
@@ -106,22 +106,22 @@ hdo_status hdo__fate_step(hdo_run *r, const hdo_plan *plan, hdo_error *e) {
     return st;
 }
 
-hdo_status hdo__fate_row(hdo_run *r, hdo_error *e) {
-    double limit = hdo__run_loss_limit(r);
+hdo_status hdo__fate_row(hdo_record *r, hdo_error *e) {
+    double limit = hdo__record_loss_limit(r);
     int worst = -1, lost = 0;
-    for (int k = 0; k < r->population.n_classes; k++) r->fate.lost[k] = 0;
-    for (int i = 0; i < r->population.n; i++) {
-        double loss = r->metrics.all[i].loss;
+    for (int k = 0; k < r->population->n_classes; k++) r->fate.lost[k] = 0;
+    for (int i = 0; i < r->population->n; i++) {
+        double loss = r->metrics->all[i].loss;
         if (loss <= limit) continue;
         lost++;
-        r->fate.lost[hdo__population_class(&r->population, i)]++;
-        if (worst < 0 || !(loss <= r->metrics.all[worst].loss)) worst = i;
+        r->fate.lost[hdo__population_class(r->population, i)]++;
+        if (worst < 0 || !(loss <= r->metrics->all[worst].loss)) worst = i;
     }
-    if (lost == 0 && r->progress.stop != HDO_DIVERGED) r->fate.what = HDO_FATE_NONE; /* it came back */
-    if (r->progress.stop != HDO_DIVERGED || r->fate.what != HDO_FATE_NONE || worst < 0) return HDO_OK;
+    if (lost == 0 && r->progress->stop != HDO_DIVERGED) r->fate.what = HDO_FATE_NONE; /* it came back */
+    if (r->progress->stop != HDO_DIVERGED || r->fate.what != HDO_FATE_NONE || worst < 0) return HDO_OK;
     hdo_fate before = r->fate;
-    hdo_status st = record(r, HDO_FATE_VALIDATION, worst, r->metrics.all[worst].loss, e);
-    for (int k = 0; k < r->population.n_classes; k++) r->fate.lost[k] = before.lost[k];
+    hdo_status st = record(r, HDO_FATE_VALIDATION, worst, r->metrics->all[worst].loss, e);
+    for (int k = 0; k < r->population->n_classes; k++) r->fate.lost[k] = before.lost[k];
     return st;
 }
 
@@ -141,7 +141,7 @@ static const char *reason(const hdo_fate *f) {
     return !(t->g <= 1.1 * t->before) ? "rate" : "jump";
 }
 
-void hdo__fate_put(hdo_json *j, const hdo_run *r) {
+void hdo__fate_put(hdo_json *j, const hdo_record *r) {
     const hdo_fate *f = &r->fate;
     const hdo_trail *t = &f->step_of_first;
     if (f->what == HDO_FATE_NONE) return;
@@ -150,15 +150,15 @@ void hdo__fate_put(hdo_json *j, const hdo_run *r) {
     hdo__json_text(j, "what", what_name(f->what));
     hdo__json_int(j, "step", f->step);
     hdo__json_int(j, "node", f->node);
-    hdo__json_text(j, "class", r->config.population[hdo__population_class(&r->population, f->node)].name);
+    hdo__json_text(j, "class", r->config->population[hdo__population_class(r->population, f->node)].name);
     hdo__json_real(j, "loss", f->loss);
-    hdo__json_real(j, "limit", hdo__run_loss_limit(r));
-    hdo__json_real(j, "start_loss", r->progress.start_loss);
+    hdo__json_real(j, "limit", hdo__record_loss_limit(r));
+    hdo__json_real(j, "start_loss", r->progress->start_loss);
     hdo__json_bool(j, "by_averaging", f->first != f->node);
     hdo__json_text(j, "why", reason(f));
     hdo__json_object(j, "first");
     hdo__json_int(j, "node", f->first);
-    hdo__json_text(j, "class", r->config.population[hdo__population_class(&r->population, f->first)].name);
+    hdo__json_text(j, "class", r->config->population[hdo__population_class(r->population, f->first)].name);
     hdo__json_int(j, "step", (int64_t)t->steps - 1);
     hdo__json_real(j, "g_norm", t->g);
     hdo__json_real(j, "g_norm_before", t->before > 0.0 ? t->before : (double)NAN);
@@ -167,7 +167,7 @@ void hdo__fate_put(hdo_json *j, const hdo_run *r) {
     hdo__json_real(j, "model_norm", f->x_norm);
     hdo__json_end(j, '}');
     hdo__json_object(j, "lost");
-    for (int k = 0; k < r->population.n_classes; k++) hdo__json_int(j, r->config.population[k].name, f->lost[k]);
+    for (int k = 0; k < r->population->n_classes; k++) hdo__json_int(j, r->config->population[k].name, f->lost[k]);
     hdo__json_end(j, '}');
     hdo__json_end(j, '}');
 }

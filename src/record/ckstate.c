@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — the state of a run as JSON: one table for writing and reading. */
-#include "run/ckstate.h"
+#include "record/ckstate.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -37,8 +37,8 @@ static char *text_of(hdo_state_head *h, int k, size_t *cap) {
 
 /* ---- writing ---- */
 
-void hdo__run_hash_inputs(hdo_run *r) {
-    const hdo_config *c = &r->config;
+void hdo__record_hash_inputs(hdo_record *r) {
+    const hdo_config *c = r->config;
     const char *path[HDO_CLASSES_MAX + 2] = {c->model.weights, c->mixing.edges};
     int n = 2, used = 0;
     for (int k = 0; k < c->n_classes; k++) path[n++] = c->population[k].schedule_file;
@@ -57,11 +57,11 @@ void hdo__run_hash_inputs(hdo_run *r) {
     if (used > 0) hdo__sha256_hex(digest, r->inputs_sha256);
 }
 
-void hdo__state_head_of(const hdo_run *r, hdo_state_head *h) {
-    *h = (hdo_state_head){.step = r->progress.step, .n = r->population.n, .d = (int64_t)r->problem.objective->d};
+void hdo__state_head_of(const hdo_record *r, hdo_state_head *h) {
+    *h = (hdo_state_head){.step = r->progress->step, .n = r->population->n, .d = (int64_t)r->problem->objective->d};
     memcpy(h->run_id, r->run_id, sizeof h->run_id);
-    if (r->problem.train != NULL) memcpy(h->train_sha256, r->problem.train->sha256, sizeof h->train_sha256);
-    if (r->problem.val != NULL) memcpy(h->val_sha256, r->problem.val->sha256, sizeof h->val_sha256);
+    if (r->problem->train != NULL) memcpy(h->train_sha256, r->problem->train->sha256, sizeof h->train_sha256);
+    if (r->problem->val != NULL) memcpy(h->val_sha256, r->problem->val->sha256, sizeof h->val_sha256);
     memcpy(h->inputs_sha256, r->inputs_sha256, sizeof h->inputs_sha256);
 }
 
@@ -77,7 +77,7 @@ static void put_marks(hdo_json *j, const hdo_state_head *h) {
     hdo__json_end(j, ']');
 }
 
-char *hdo__state_text(const hdo_run *r, const hdo_state_head *h) {
+char *hdo__state_text(const hdo_record *r, const hdo_state_head *h) {
     hdo_json j;
     hdo_state_head copy = *h;
     hdo__json_init(&j, false);
@@ -90,9 +90,9 @@ char *hdo__state_text(const hdo_run *r, const hdo_state_head *h) {
         hdo__json_text(&j, texts[k], text_of(&copy, k, &cap));
     }
     put_marks(&j, h);
-    hdo__json_real(&j, "wall_s", hdo__now_s() - r->progress.start_s);
+    hdo__json_real(&j, "wall_s", hdo__now_s() - r->progress->start_s);
     for (int k = 0; k < FIELDS; k++) {
-        const char *at = (const char *)&r->progress + fields[k].at;
+        const char *at = (const char *)r->progress + fields[k].at;
         if (fields[k].real) {
             hdo__json_real(&j, fields[k].name, *(const double *)(const void *)at);
         } else {
@@ -100,10 +100,10 @@ char *hdo__state_text(const hdo_run *r, const hdo_state_head *h) {
         }
     }
     hdo__json_array(&j, "lr");
-    for (int k = 0; k < r->population.n_classes; k++) hdo__json_real(&j, NULL, r->population.classes[k].schedule.lr);
+    for (int k = 0; k < r->population->n_classes; k++) hdo__json_real(&j, NULL, r->population->classes[k].schedule.lr);
     hdo__json_end(&j, ']');
     hdo__json_array(&j, "noise");
-    for (int k = 0; k < r->population.n_classes; k++) hdo__json_real(&j, NULL, r->population.classes[k].noise);
+    for (int k = 0; k < r->population->n_classes; k++) hdo__json_real(&j, NULL, r->population->classes[k].noise);
     hdo__json_end(&j, ']');
     hdo__json_end(&j, '}');
     if (!j.failed) return j.text;
@@ -174,15 +174,15 @@ hdo_status hdo__state_read_head(const char *json, const char *path, hdo_state_he
     return state_done(&r, o, path, e);
 }
 
-hdo_status hdo__state_load(hdo_run *run, const char *json, const char *path, hdo_error *e) {
+hdo_status hdo__state_load(hdo_record *run, const char *json, const char *path, hdo_error *e) {
     json_t *o;
     reader r = {NULL};
     hdo_status st = state_open(json, path, &o, e);
     if (st != HDO_OK) return st;
-    run->progress.step = get_int(&r, o, "step");
-    run->progress.start_s = hdo__now_s() - get_number(&r, json_object_get(o, "wall_s"), "wall_s");
+    run->progress->step = get_int(&r, o, "step");
+    run->progress->start_s = hdo__now_s() - get_number(&r, json_object_get(o, "wall_s"), "wall_s");
     for (int k = 0; k < FIELDS; k++) {
-        char *at = (char *)&run->progress + fields[k].at;
+        char *at = (char *)run->progress + fields[k].at;
         if (fields[k].real) {
             *(double *)(void *)at = get_number(&r, json_object_get(o, fields[k].name), fields[k].name);
         } else {
@@ -190,11 +190,12 @@ hdo_status hdo__state_load(hdo_run *run, const char *json, const char *path, hdo
         }
     }
     const json_t *lr = json_object_get(o, "lr"), *noise = json_object_get(o, "noise");
-    for (int k = 0; k < run->population.n_classes; k++) {
-        hdo_class *c = &run->population.classes[k];
+    for (int k = 0; k < run->population->n_classes; k++) {
+        hdo_class *c = &run->population->classes[k];
         c->schedule.lr = get_number(&r, json_array_get(lr, (size_t)k), "lr");
         c->noise = get_number(&r, json_array_get(noise, (size_t)k), "noise");
-        run->population.lr[k] = run->progress.step > 0 ? hdo__schedule_lr(&c->schedule, run->progress.step - 1) : 0.0;
+        run->population->lr[k] =
+            run->progress->step > 0 ? hdo__schedule_lr(&c->schedule, run->progress->step - 1) : 0.0;
     }
     return state_done(&r, o, path, e);
 }

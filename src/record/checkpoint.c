@@ -21,9 +21,9 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "base/stfile.h"
-#include "run/ckfile.h"
-#include "run/ckstate.h"
-#include "run/run_internal.h"
+#include "record/ckfile.h"
+#include "record/ckstate.h"
+#include "record/record.h"
 
 enum { TENSORS_MAX = 7, PATH_CAP = HDO_CKFILE_PATH_MAX };
 
@@ -34,32 +34,36 @@ typedef struct piece { /* one tensor of the file and where it lives in memory */
     bool per_node;            /* a row per node (local ones only in memory), or one for the run */
 } piece;
 
-static int pieces_of(hdo_run *r, piece *p) {
-    size_t len = (r->problem.objective->d + r->problem.objective->n_buf) * sizeof(float),
-           ld = r->population.models.ld * sizeof(float);
+static int pieces_of(hdo_record *r, piece *p) {
+    size_t len = (r->problem->objective->d + r->problem->objective->n_buf) * sizeof(float),
+           ld = r->population->models.ld * sizeof(float);
     int n = 0;
-    p[n++] = (piece){"params", "F32", r->population.models.X, len, ld, true};
-    p[n++] = (piece){"batches", "I64", r->population.batches, sizeof(int64_t), sizeof(int64_t), true};
-    p[n++] = (piece){
-        "g2", "F64", &r->population.result[r->population.models.first].g2, sizeof(double), sizeof *r->population.result,
-        true};
-    if (r->population.momentum != NULL)
-        p[n++] = (piece){"momentum", "F32", r->population.momentum, r->problem.objective->d * sizeof(float), ld, true};
-    if (r->population.churn.active)
-        p[n++] = (piece){"away", "U8", r->population.churn.away, (size_t)r->population.n, 0, false};
-    if (r->population.clock_s != NULL)
-        p[n++] = (piece){"clock", "F64", r->population.clock_s, (size_t)r->population.n * sizeof(double), 0, false};
-    if (r->population.y != NULL) p[n++] = (piece){"weighted", "F32", r->population.y, len, 0, false};
+    p[n++] = (piece){"params", "F32", r->population->models.X, len, ld, true};
+    p[n++] = (piece){"batches", "I64", r->population->batches, sizeof(int64_t), sizeof(int64_t), true};
+    p[n++] = (piece){"g2",
+                     "F64",
+                     &r->population->result[r->population->models.first].g2,
+                     sizeof(double),
+                     sizeof *r->population->result,
+                     true};
+    if (r->population->momentum != NULL)
+        p[n++] =
+            (piece){"momentum", "F32", r->population->momentum, r->problem->objective->d * sizeof(float), ld, true};
+    if (r->population->churn.active)
+        p[n++] = (piece){"away", "U8", r->population->churn.away, (size_t)r->population->n, 0, false};
+    if (r->population->clock_s != NULL)
+        p[n++] = (piece){"clock", "F64", r->population->clock_s, (size_t)r->population->n * sizeof(double), 0, false};
+    if (r->population->y != NULL) p[n++] = (piece){"weighted", "F32", r->population->y, len, 0, false};
     return n;
 }
 
-static void describe(const hdo_run *r, const piece *p, int n, hdo_st_tensor *t) {
+static void describe(const hdo_record *r, const piece *p, int n, hdo_st_tensor *t) {
     for (int i = 0; i < n; i++) {
         size_t item = hdo__st_dtype_bytes(p[i].dtype);
         t[i] = (hdo_st_tensor){.n_dim = 0};
         snprintf(t[i].name, sizeof t[i].name, "%s", p[i].name);
         snprintf(t[i].dtype, sizeof t[i].dtype, "%s", p[i].dtype);
-        if (p[i].per_node) t[i].dim[t[i].n_dim++] = r->population.n;
+        if (p[i].per_node) t[i].dim[t[i].n_dim++] = r->population->n;
         t[i].dim[t[i].n_dim++] = (int64_t)(p[i].row_bytes / item);
     }
 }
@@ -70,20 +74,20 @@ static bool move_bytes(int fd, void *buf, size_t len, uint64_t off, bool writing
     return writing ? hdo__write_at(fd, buf, len, off) : hdo__read_at(fd, buf, len, off);
 }
 
-static bool move_piece(const hdo_run *r, int fd, const piece *p, uint64_t off, bool writing) {
+static bool move_piece(const hdo_record *r, int fd, const piece *p, uint64_t off, bool writing) {
     if (!p->per_node)
         return (writing && r->transport->rank != 0) || move_bytes(fd, p->data, p->row_bytes, off, writing);
     if (p->stride == p->row_bytes) {
-        return move_bytes(fd, p->data, p->row_bytes * (size_t)r->population.models.count,
-                          off + (uint64_t)r->population.models.first * p->row_bytes, writing);
+        return move_bytes(fd, p->data, p->row_bytes * (size_t)r->population->models.count,
+                          off + (uint64_t)r->population->models.first * p->row_bytes, writing);
     }
     char block[1 << 16]; /* short rows travel together: a million nodes are not a million calls */
     const int together = p->row_bytes < sizeof block ? (int)(sizeof block / p->row_bytes) : 1;
     bool ok = true;
-    for (int i = 0; i < r->population.models.count && ok; i += together) {
-        const int n = r->population.models.count - i < together ? r->population.models.count - i : together;
+    for (int i = 0; i < r->population->models.count && ok; i += together) {
+        const int n = r->population->models.count - i < together ? r->population->models.count - i : together;
         char *row = (char *)p->data + (size_t)i * p->stride, *via = n > 1 ? block : row;
-        const uint64_t at = off + (uint64_t)(r->population.models.first + i) * p->row_bytes;
+        const uint64_t at = off + (uint64_t)(r->population->models.first + i) * p->row_bytes;
         for (int k = 0; k < n && n > 1 && writing; k++)
             memcpy(block + (size_t)k * p->row_bytes, row + (size_t)k * p->stride, p->row_bytes);
         ok = move_bytes(fd, via, (size_t)n * p->row_bytes, at, writing);
@@ -94,7 +98,7 @@ static bool move_piece(const hdo_run *r, int fd, const piece *p, uint64_t off, b
 }
 
 typedef struct hash_ctx {
-    const hdo_run *r;
+    const hdo_record *r;
     const piece *p;
 } hash_ctx;
 
@@ -103,7 +107,7 @@ static void hash_piece(void *ctx, void *v, size_t first, size_t count) {
     const hash_ctx *c = ctx;
     (void)first;
     (void)count;
-    int rows = c->p->per_node ? c->r->population.models.count : c->r->transport->rank == 0 ? 1 : 0;
+    int rows = c->p->per_node ? c->r->population->models.count : c->r->transport->rank == 0 ? 1 : 0;
     for (int i = 0; i < rows; i++) {
         hdo_sha256 one;
         unsigned char digest[32];
@@ -115,7 +119,7 @@ static void hash_piece(void *ctx, void *v, size_t first, size_t count) {
 }
 
 /* SHA-256 over the hashes of all pieces' rows, in node order; made by all ranks in turn. */
-static hdo_status hash_rows(hdo_run *r, const piece *p, int n, unsigned char digest[32], hdo_error *e) {
+static hdo_status hash_rows(hdo_record *r, const piece *p, int n, unsigned char digest[32], hdo_error *e) {
     hdo_sha256 all;
     hdo_status st = HDO_OK;
     hdo__sha256_init(&all);
@@ -186,10 +190,10 @@ typedef struct draft { /* a checkpoint that is being written */
 } draft;
 
 /* Rank 0: the rows are on the disk, the folder is there, the head is made. */
-static hdo_status begin(hdo_run *r, draft *w, hdo_error *e) {
+static hdo_status begin(hdo_record *r, draft *w, hdo_error *e) {
     char folder[PATH_CAP];
     hdo_state_head h;
-    hdo_status st = hdo__run_dir_stands(r, e);
+    hdo_status st = hdo__record_dir_stands(r, e);
     if (st != HDO_OK) return st;
     snprintf(folder, sizeof folder, "%s/checkpoints", r->dir);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
@@ -198,11 +202,11 @@ static hdo_status begin(hdo_run *r, draft *w, hdo_error *e) {
     hdo__state_head_of(r, &h);
     for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) {
         if (r->sinks[k]->ops->mark != NULL)
-            st = r->sinks[k]->ops->mark(r->sinks[k], r->progress.step, &h.mark[HDO_MARK_METRICS], e);
+            st = r->sinks[k]->ops->mark(r->sinks[k], r->progress->step, &h.mark[HDO_MARK_METRICS], e);
     }
     if (st == HDO_OK && r->trace.fd >= 0) st = hdo__linelog_mark(&r->trace, -1, &h.mark[HDO_MARK_TRACE], e);
     if (st != HDO_OK) return st;
-    char *state = hdo__state_text(r, &h), *config = hdo_config_dump(&r->config, false);
+    char *state = hdo__state_text(r, &h), *config = hdo_config_dump(r->config, false);
     st = state != NULL && config != NULL
              ? hdo__ckfile_plan(w->t, w->n, state, config, &w->head, &w->head_len, &w->file_len, e)
              : hdo__fail(e, HDO_E_MEMORY, "out of memory for a checkpoint");
@@ -219,7 +223,7 @@ static void tell_length(void *ctx, void *v, size_t first, size_t count) {
 }
 
 /* All ranks: where the rows go, which follows from the length of rank 0's head. */
-static hdo_status share_places(hdo_run *r, draft *w, hdo_error *e) {
+static hdo_status share_places(hdo_record *r, draft *w, hdo_error *e) {
     uint64_t len = 0;
     hdo_status st = r->transport->ops->relay(r->transport, &len, sizeof len, 1, tell_length, w, e);
     if (st != HDO_OK || r->transport->rank == 0) return st;
@@ -237,7 +241,7 @@ static hdo_status failed(const draft *w, int err, hdo_error *e) {
 }
 
 /* This rank's part of the file; rank 0 has made it. */
-static hdo_status write_rows(const hdo_run *r, draft *w, int fd, hdo_error *e) {
+static hdo_status write_rows(const hdo_record *r, draft *w, int fd, hdo_error *e) {
     if (fd < 0) fd = open(w->tmp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     bool ok = fd >= 0;
     for (int k = 0; k < w->n && ok; k++) ok = move_piece(r, fd, &w->p[k], w->t[k].off, true);
@@ -250,17 +254,17 @@ static hdo_status write_rows(const hdo_run *r, draft *w, int fd, hdo_error *e) {
     return ok ? HDO_OK : failed(w, err, e);
 }
 
-static hdo_status write_file(hdo_run *r, draft *w, hdo_error *e) {
+static hdo_status write_file(hdo_record *r, draft *w, hdo_error *e) {
     bool root = r->transport->rank == 0;
-    hdo__ckfile_path(r->dir, r->progress.step, w->path);
+    hdo__ckfile_path(r->dir, r->progress->step, w->path);
     snprintf(w->tmp, sizeof w->tmp, "%s.tmp.%lld", w->path, (long long)r->writer);
     int fd = root ? hdo__file_create(w->tmp) : -1;
     hdo_status st = HDO_OK;
     if (root && (fd < 0 || ftruncate(fd, (off_t)w->file_len) != 0 || !hdo__write_at(fd, w->head, w->head_len, 0)))
         st = failed(w, errno, e);
-    st = hdo__run_settle(r, st, e);
+    st = hdo__transport_settle(r->transport, st, e);
     if (st == HDO_OK) {
-        st = hdo__run_settle(r, write_rows(r, w, fd, e), e);
+        st = hdo__transport_settle(r->transport, write_rows(r, w, fd, e), e);
     } else if (fd >= 0) {
         close(fd);
     }
@@ -270,24 +274,24 @@ static hdo_status write_file(hdo_run *r, draft *w, hdo_error *e) {
     return st;
 }
 
-hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
+hdo_status hdo__record_save(hdo_record *r, hdo_error *e) {
     if (r->dir[0] == '\0') return hdo__fail(e, HDO_E_CONFIG, "a checkpoint needs a run folder");
     draft w = {.head = NULL};
     unsigned char digest[32];
     bool root = r->transport->rank == 0;
     w.n = pieces_of(r, w.p);
     describe(r, w.p, w.n, w.t);
-    hdo_status st = hdo__run_settle(r, root ? begin(r, &w, e) : HDO_OK, e);
-    if (st == HDO_OK) st = hdo__run_settle(r, share_places(r, &w, e), e);
+    hdo_status st = hdo__transport_settle(r->transport, root ? begin(r, &w, e) : HDO_OK, e);
+    if (st == HDO_OK) st = hdo__transport_settle(r->transport, share_places(r, &w, e), e);
     if (st == HDO_OK) st = hash_rows(r, w.p, w.n, digest, e);
     if (st == HDO_OK && root) hdo__ckfile_seal(w.head, w.head_len, digest);
     if (st == HDO_OK) {
         st = write_file(r, &w, e);
-        if (!r->transport->broken) st = hdo__run_settle(r, st, e);
+        if (!r->transport->broken) st = hdo__transport_settle(r->transport, st, e);
     }
     free(w.head);
-    if (st == HDO_OK && root) prune(r->dir, (int)r->config.checkpoint.keep);
-    r->saved_step = st == HDO_OK ? r->progress.step : r->saved_step;
+    if (st == HDO_OK && root) prune(r->dir, (int)r->config->checkpoint.keep);
+    r->saved_step = st == HDO_OK ? r->progress->step : r->saved_step;
     r->saved_s = hdo__now_s();
     return st;
 }
@@ -295,7 +299,7 @@ hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
 /* ---- reading ---- */
 
 /* This rank's rows out of the open file. */
-static hdo_status read_rows(hdo_run *r, const hdo_ckfile *f, const piece *p, int n, hdo_error *e) {
+static hdo_status read_rows(hdo_record *r, const hdo_ckfile *f, const piece *p, int n, hdo_error *e) {
     hdo_st_tensor expected[TENSORS_MAX];
     describe(r, p, n, expected);
     if (f->n_tensors != n)
@@ -313,26 +317,26 @@ static hdo_status read_rows(hdo_run *r, const hdo_ckfile *f, const piece *p, int
     return HDO_OK;
 }
 
-hdo_status hdo__run_restore(hdo_run *r, const char *dir, int64_t step, hdo_error *e) {
+hdo_status hdo__record_restore(hdo_record *r, const char *dir, int64_t step, hdo_error *e) {
     char path[PATH_CAP];
     hdo_ckfile f;
     piece p[TENSORS_MAX];
     unsigned char digest[32];
     int n = pieces_of(r, p);
     hdo__ckfile_path(dir, step, path);
-    hdo_status st = hdo__run_settle(r, hdo__ckfile_open(&f, path, e), e);
+    hdo_status st = hdo__transport_settle(r->transport, hdo__ckfile_open(&f, path, e), e);
     if (st != HDO_OK) {
         hdo__ckfile_close(&f);
         return st;
     }
     st = hdo__state_load(r, f.state, path, e);
     if (st == HDO_OK) st = read_rows(r, &f, p, n, e);
-    st = hdo__run_settle(r, st, e);
+    st = hdo__transport_settle(r->transport, st, e);
     if (st == HDO_OK) st = hash_rows(r, p, n, digest, e);
-    if (st == HDO_OK) st = hdo__run_settle(r, hdo__ckfile_check(&f, digest, e), e);
+    if (st == HDO_OK) st = hdo__transport_settle(r->transport, hdo__ckfile_check(&f, digest, e), e);
     hdo__ckfile_close(&f);
     r->saved_step = step;
     r->saved_s = hdo__now_s();
-    r->has_row = !hdo__run_due(r);
+    r->has_row = !hdo__record_due(r);
     return st;
 }

@@ -10,9 +10,9 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "run/ckfile.h"
-#include "run/ckstate.h"
-#include "run/run_internal.h"
+#include "record/ckfile.h"
+#include "record/ckstate.h"
+#include "record/record.h"
 
 /* Of the manifest; empty: it has none, or cannot be read. */
 static void stored_id(const char *dir, char id[HDO_RUN_ID_LEN + 1]) {
@@ -25,7 +25,7 @@ static void stored_id(const char *dir, char id[HDO_RUN_ID_LEN + 1]) {
 }
 
 /* What the run reads must be what it read before. */
-static hdo_status same_inputs(const hdo_run *r, const char *dir, const hdo_state_head *h, hdo_error *e) {
+static hdo_status same_inputs(const hdo_record *r, const char *dir, const hdo_state_head *h, hdo_error *e) {
     hdo_state_head now;
     hdo__state_head_of(r, &now);
     const char *what = strcmp(now.train_sha256, h->train_sha256) != 0     ? "training data"
@@ -40,12 +40,12 @@ static hdo_status same_inputs(const hdo_run *r, const char *dir, const hdo_state
         what, dir, (long long)h->step);
 }
 
-static hdo_status same_past(const hdo_run *r, const hdo_ckfile *f, hdo_error *e) {
+static hdo_status same_past(const hdo_record *r, const hdo_ckfile *f, hdo_error *e) {
     hdo_config *c = hdo__alloc(sizeof *c);
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_config_default(c);
     hdo_status st = hdo_config_load_text(c, f->path, f->config, strlen(f->config), e);
-    if (st == HDO_OK && !hdo__config_same_past(c, &r->config))
+    if (st == HDO_OK && !hdo__config_same_past(c, r->config))
         st =
             hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' was made with another configuration than the run's", f->path);
     hdo__free(c);
@@ -58,7 +58,7 @@ typedef struct choice { /* what the search for a checkpoint found */
 } choice;
 
 /* Is this checkpoint whole and of this run, and are the rows before it there? HDO_E_DATA: no, try the one before. */
-static hdo_status judge(hdo_run *r, const char *dir, const char *id, int64_t step, choice *c, bool *final,
+static hdo_status judge(hdo_record *r, const char *dir, const char *id, int64_t step, choice *c, bool *final,
                         hdo_error *e) {
     char path[HDO_CKFILE_PATH_MAX];
     hdo_ckfile f;
@@ -92,7 +92,7 @@ static hdo_status judge(hdo_run *r, const char *dir, const char *id, int64_t ste
 
 /* Rank 0: the newest checkpoint that can be trusted. Those passed over are set aside, so that they are neither met
  * again nor counted among those to keep. */
-static hdo_status choose(hdo_run *r, const char *dir, choice *c, hdo_error *e) {
+static hdo_status choose(hdo_record *r, const char *dir, choice *c, hdo_error *e) {
     char id[HDO_RUN_ID_LEN + 1];
     int64_t *steps;
     int n = hdo__ckfile_list(dir, &steps), i;
@@ -100,10 +100,10 @@ static hdo_status choose(hdo_run *r, const char *dir, choice *c, hdo_error *e) {
     hdo_error why = {0};
     bool final = false;
     stored_id(dir, id);
-    hdo__run_hash_inputs(r);
+    hdo__record_hash_inputs(r);
     for (i = 0; i < n && st == HDO_E_DATA && !final; i++) {
         st = judge(r, dir, id, steps[i], c, &final, &why);
-        if (st == HDO_E_DATA && !final) hdo__log(&r->log, HDO_LOG_WARN, "%s", why.msg);
+        if (st == HDO_E_DATA && !final) hdo__log(r->log, HDO_LOG_WARN, "%s", why.msg);
     }
     if (final || (st != HDO_OK && st != HDO_E_DATA)) {
         if (st != HDO_OK) hdo__fail(e, st, "%s", why.msg);
@@ -118,11 +118,11 @@ static hdo_status choose(hdo_run *r, const char *dir, choice *c, hdo_error *e) {
     }
     for (int k = 0; k < n && st == HDO_OK && steps[k] > c->step; k++) hdo__checkpoint_set_aside(dir, steps[k]);
     if (st == HDO_OK && n > 0 && c->step < steps[0])
-        hdo__log(&r->log, HDO_LOG_WARN,
+        hdo__log(r->log, HDO_LOG_WARN,
                  "damaged checkpoints of '%s' are kept as checkpoints/*.damaged; going on from %s%lld", dir,
                  c->step >= 0 ? "that of step " : "the beginning, step ", (long long)(c->step >= 0 ? c->step : 0));
     if (st == HDO_OK && n == 0)
-        hdo__log(&r->log, HDO_LOG_WARN, "'%s' has no checkpoint: it starts from the beginning", dir);
+        hdo__log(r->log, HDO_LOG_WARN, "'%s' has no checkpoint: it starts from the beginning", dir);
     free(steps);
     return st;
 }
@@ -135,7 +135,7 @@ static void tell_step(void *ctx, void *v, size_t first, size_t count) {
 }
 
 /* Rank 0, after the restore: rows behind the checkpoint are dropped, and the files stand open again. */
-static hdo_status take_up(hdo_run *r, const char *dir, int64_t step, hdo_error *e) {
+static hdo_status take_up(hdo_record *r, const char *dir, int64_t step, hdo_error *e) {
     char path[HDO_CKFILE_PATH_MAX];
     hdo_ckfile f;
     hdo_state_head h;
@@ -150,76 +150,37 @@ static hdo_status take_up(hdo_run *r, const char *dir, int64_t step, hdo_error *
         st = hdo__linemark_cut(path, &h.mark[k], e);
     }
     if (st == HDO_OK &&
-        r->progress.step < r->config.warmup + r->config.steps) { /* a summary of an earlier end is no longer true */
+        r->progress->step < r->config->warmup + r->config->steps) { /* a summary of an earlier end is no longer true */
         hdo__path_join(path, sizeof path, dir, "summary.json");
         unlink(path);
     }
-    return st == HDO_OK ? hdo__run_open_rows(r, e) : st;
+    return st == HDO_OK ? hdo__record_open_rows(r, e) : st;
 }
 
-static hdo_status begin_again(hdo_run *r, const char *dir, hdo_error *e) {
-    hdo_status st = hdo__run_remove_old(dir, false, e);
-    return st == HDO_OK ? hdo__run_begin_dir(r, "hdo run --resume", e) : st;
+static hdo_status begin_again(hdo_record *r, const char *dir, hdo_error *e) {
+    hdo_status st = hdo__record_remove_old(dir, false, e);
+    return st == HDO_OK ? hdo__record_begin_dir(r, "hdo run --resume", e) : st;
 }
 
-/* All ranks. `rewrite`: config.yaml is to be written anew. */
-static hdo_status go_on(hdo_run *r, const char *dir, const char *note, bool rewrite, hdo_error *e) {
+/* `rewrite`: config.yaml is to be written anew. */
+hdo_status hdo__record_resume(hdo_record *r, const char *dir, const char *note, bool rewrite, hdo_error *e) {
     bool root = r->transport->rank == 0;
     choice c = {.step = INT64_MIN};
     int64_t step = -1;
-    hdo_status st = root ? hdo__run_lock_dir(r, dir, e) : HDO_OK;
+    hdo_status st = root ? hdo__record_lock_dir(r, dir, e) : HDO_OK;
     if (st == HDO_OK && root) {
-        if (note[0] != '\0') hdo__log(&r->log, HDO_LOG_WARN, "%s", note);
+        if (note[0] != '\0') hdo__log(r->log, HDO_LOG_WARN, "%s", note);
         c.step = -1;
         st = choose(r, dir, &c, e);
     }
-    st = hdo__run_settle(r, st, e);
+    st = hdo__transport_settle(r->transport, st, e);
     if (st == HDO_OK) st = r->transport->ops->relay(r->transport, &step, sizeof step, 1, tell_step, &c, e);
-    if (st == HDO_OK && step >= 0) st = hdo__run_restore(r, dir, step, e);
-    if (st == HDO_OK && step > r->config.warmup + r->config.steps) {
+    if (st == HDO_OK && step >= 0) st = hdo__record_restore(r, dir, step, e);
+    if (st == HDO_OK && step > r->config->warmup + r->config->steps) {
         st = hdo__fail(e, HDO_E_CONFIG, "the run in '%s' has done %lld steps already, more than steps=%lld", dir,
-                       (long long)step, (long long)r->config.steps);
+                       (long long)step, (long long)r->config->steps);
     }
     if (st == HDO_OK && root) st = step >= 0 ? take_up(r, dir, step, e) : begin_again(r, dir, e);
-    if (st == HDO_OK && root && rewrite && step >= 0) st = hdo__run_write_config(r, e);
-    return hdo__run_share_dir(r, st, e);
-}
-
-/* Applies the settings one by one; only those may change that the past does not depend on. */
-static hdo_status change(hdo_config *c, const hdo_resume *how, hdo_error *e) {
-    hdo_config *old = hdo__alloc(sizeof *old);
-    if (old == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
-    *old = *c;
-    hdo_status st = HDO_OK;
-    for (int k = 0; how != NULL && k < how->n_set && st == HDO_OK; k++) {
-        st = hdo_config_set(c, how->set[k].key, how->set[k].value, HDO_FROM_FLAG, e);
-        if (st != HDO_OK || hdo__config_same_past(old, c)) continue;
-        st = hdo__fail(
-            e, HDO_E_CONFIG,
-            "a run cannot go on with another '%s': what it has done depends on it. What may change: steps (if "
-            "no rate follows from it: no cosine, no lr theorem), eval.every, checkpoint.*, stop.*, threads",
-            how->set[k].key);
-    }
-    hdo__free(old);
-    return st;
-}
-
-hdo_status hdo_run_resume(hdo_run **out, const char *dir, const hdo_resume *how, const hdo_hooks *hooks, hdo_error *e) {
-    char note[HDO_MSG_MAX];
-    *out = NULL;
-    hdo_config *c = hdo__alloc(sizeof *c);
-    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
-    hdo_status st = hdo__stored_config_load(dir, c, note, sizeof note, e);
-    if (st == HDO_OK) st = change(c, how, e);
-    if (how != NULL && how->threads > 0) c->threads = how->threads;
-    int rank, ranks; /* the engine is that of this process, whatever the run was started with */
-    c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;
-    if (st == HDO_OK) st = hdo_run_create(out, c, hooks, e);
-    hdo__free(c);
-    if (st == HDO_OK) st = go_on(*out, dir, note, note[0] != '\0' || (how != NULL && how->n_set > 0), e);
-    if (st != HDO_OK) {
-        hdo_run_destroy(*out);
-        *out = NULL;
-    }
-    return st;
+    if (st == HDO_OK && root && rewrite && step >= 0) st = hdo__record_write_config(r, e);
+    return hdo__record_share_dir(r, st, e);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — checkpoint files: planned, sealed, opened and verified. */
-#include "run/ckfile.h"
+#include "record/ckfile.h"
 
 #include <dirent.h>
 #include <errno.h>

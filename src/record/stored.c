@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
-#include "run/ckfile.h"
-#include "run/run_internal.h"
+#include "record/ckfile.h"
+#include "record/record.h"
 
 static const char mark[] = "# sha256 ";
 enum { CONFIG_MAX_BYTES = 1 << 22, DIGITS = 64, MARK_LEN = sizeof mark - 1, TAIL = MARK_LEN + DIGITS + 1 };

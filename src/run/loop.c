@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop: a step (step.c, or own_time.c where ranks do not wait for each other), and when they are due a row of
+ * figures, a checkpoint, the end.
+ */
+#include "base/clock.h"
+#include "run/run_internal.h"
+
+static hdo_status judge(hdo_run *r, hdo_error *e) {
+    if (r->progress.stop == HDO_RUNNING) r->progress.stop = hdo__record_judge(&r->record);
+    if (r->progress.stop == HDO_RUNNING && r->progress.step >= r->config.warmup + r->config.steps)
+        r->progress.stop = HDO_COMPLETED;
+    return hdo__fate_row(&r->record, e);
+}
+
+/* A checkpoint by steps or by time. A diverged run keeps its last good one. */
+static hdo_status save_if_due(hdo_run *r, hdo_error *e) {
+    const hdo_checkpoint_config *c = &r->config.checkpoint;
+    if (r->record.dir[0] == '\0' || r->progress.stop == HDO_DIVERGED) return HDO_OK;
+    bool by_step = c->every > 0 && r->progress.step % c->every == 0;
+    bool asked = (r->progress.said & HDO_SAY_SAVE) != 0; /* by the clock or by the caller, on any rank */
+    return by_step || asked ? hdo__record_save(&r->record, e) : HDO_OK;
+}
+
+hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
+    hdo_status st = HDO_OK;
+    if (r->progress.stop == HDO_RUNNING && !r->record.has_row) {
+        st = hdo__record_evaluate(&r->record, e);
+        if (st == HDO_OK) st = judge(r, e);
+    }
+    for (int64_t k = 0; k < n_steps && r->progress.stop == HDO_RUNNING && st == HDO_OK; k++) {
+        double t0 = hdo__now_s();
+        int64_t before = r->progress.step;
+        bool own_time = r->config.mpi.async && r->transport->ranks > 1;
+        st = own_time ? hdo__run_own_step(r, e) : hdo__run_step(r, e);
+        double spent = hdo__now_s() - t0;
+        r->progress.step_s += spent;
+        hdo__population_timed(&r->population, spent);
+        bool done = r->progress.step > before; /* not given up */
+        if (st == HDO_OK && !own_time && done) st = hdo__record_trace(&r->record, e);
+        if (st == HDO_OK && hdo__record_due(&r->record) &&
+            (done || !r->record.has_row || r->record.row.step != r->progress.step)) {
+            if (r->async != NULL) {
+                hdo__run_evaluate_own(r);
+            } else {
+                st = hdo__record_evaluate(&r->record, e);
+                if (st == HDO_OK) st = judge(r, e);
+            }
+        }
+        if (st == HDO_OK && !own_time) st = save_if_due(r, e);
+    }
+    if (st == HDO_OK && r->progress.stop != HDO_RUNNING) st = hdo__record_conclude(&r->record, e);
+    if (st == HDO_E_IO) { /* a file that could not be written because its folder is gone: say that instead */
+        hdo_error gone;
+        if (hdo__record_dir_stands(&r->record, &gone) != HDO_OK && e != NULL) *e = gone;
+    }
+    if (why != NULL) *why = r->progress.stop;
+    return st;
+}
+
+hdo_status hdo_run_stop(hdo_run *r, hdo_error *e) {
+    if (r->progress.stop != HDO_RUNNING) return HDO_OK;
+    r->progress.stop = HDO_STOPPED;
+    hdo_status st =
+        r->record.has_row && r->record.row.step == r->progress.step ? HDO_OK : hdo__record_evaluate(&r->record, e);
+    return st == HDO_OK ? hdo__record_conclude(&r->record, e) : st;
+}
