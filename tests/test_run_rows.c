@@ -352,10 +352,11 @@ static hdo_status check_async(const char *key, const char *value, const char *sl
     r->config.engine.id = HDO_ENGINE_MPI;
     r->config.mpi.async = slow == NULL;
     if (slow != NULL) snprintf(r->config.mpi.slow, sizeof r->config.mpi.slow, "%s", slow);
-    hdo_status st = hdo__run_check_mpi(r, e);
+    hdo_status st = hdo__engine_check(&r->population, e);
     if (factor != NULL) *factor = r->population.slow;
     r->config.engine.id = HDO_ENGINE_SIM;
-    if (slow == NULL && key == NULL) assert_int_equal(hdo__run_check_mpi(r, e), HDO_E_CONFIG); /* needs the engine */
+    if (slow == NULL && key == NULL)
+        assert_int_equal(hdo__engine_check(&r->population, e), HDO_E_CONFIG); /* needs the engine */
     hdo_run_destroy(r);
     return st;
 }

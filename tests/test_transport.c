@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "engine/async.h"
 #include "run/run_internal.h"
 
 enum { RANKS_MAX = 16 };

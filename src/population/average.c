@@ -8,6 +8,17 @@
 #include "base/vec.h"
 #include "population/population.h"
 
+hdo_status hdo__exchange_begin(hdo_population *p, const hdo_plan *plan, int64_t step, hdo_error *e) {
+    hdo_transport *t = p->transport;
+    p->in_exchange = !plan->allreduce && t->ranks > 1;
+    return plan->allreduce ? HDO_OK : t->ops->exchange_begin(t, plan, &p->models, step, e);
+}
+
+void hdo__exchange_ready(hdo_population *p, int node, const hdo_work *w) {
+    if (!p->in_exchange) return;
+    p->transport->ops->exchange_ready(p->transport, &p->models, node, w->arena == &p->team->arena[0]);
+}
+
 typedef struct pairs_ctx {
     hdo_population *p;
     const hdo_plan *plan;

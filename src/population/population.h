@@ -73,6 +73,7 @@ typedef struct hdo_population {
     hdo_node_result *result; /* (n): of local nodes, of all once the ranks have agreed */
     int32_t *returned;       /* (n): scratch */
     float **mine, **peer;    /* (n / 2): models of the pairs in flight */
+    bool in_exchange;        /* models may leave as soon as their step is done */
 
     bool (*hurry)(void *ctx); /* asked inside long steps: true gives the step up; NULL: steps are never given up */
     void *hurry_ctx;
@@ -129,7 +130,10 @@ void hdo__population_timed(hdo_population *p, double step_s); /* how long a step
  * *st: a failure of one of them. */
 bool hdo__population_collect(const hdo_population *p, hdo_progress *progress, hdo_status *st);
 
-/* average.c. The pairs of the plan exchange their models and both take the average, or all take the mean. */
+/* average.c. Models travel while others still step: begin before the local steps, ready after that of each node. */
+hdo_status hdo__exchange_begin(hdo_population *p, const hdo_plan *plan, int64_t step, hdo_error *e);
+void hdo__exchange_ready(hdo_population *p, int node, const hdo_work *w);
+/* The pairs of the plan exchange their models and both take the average, or all take the mean. */
 hdo_status hdo__population_mix(hdo_population *p, const hdo_plan *plan, hdo_counts *counts, hdo_error *e);
 
 /* mean.c. The mean model into p->mean, and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters; gamma may be NULL. */

@@ -8,7 +8,6 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/sha256.h"
-#include "run/async.h"
 #include "run/run_internal.h"
 
 const char *hdo_stop_name(hdo_stop why) {
@@ -57,15 +56,12 @@ const hdo_config *hdo_run_config(const hdo_run *r) {
 void hdo_run_destroy(hdo_run *r) {
     if (r == NULL) return;
     hdo__record_close(&r->record);
-    hdo__async_destroy(r->async);
-    hdo__undo_clear(&r->undo);
+    if (r->engine != NULL) r->engine->ops->destroy(r->engine);
     hdo__metrics_clear(&r->metrics);
     hdo__population_clear(&r->population);
     hdo__team_clear(&r->team);
     hdo__problem_close(&r->problem);
     if (r->transport != NULL) r->transport->ops->destroy(r->transport);
-    hdo__free(r->start);
-    hdo__free(r->seen);
     hdo__free(r);
 }
 

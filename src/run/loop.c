@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop: a step (step.c, or own_time.c where ranks do not wait for each other), and when they are due a row of
- * figures, a checkpoint, the end.
+ * The loop: a step of the engine, and when they are due a row of figures, a checkpoint, the end.
  */
 #include "base/clock.h"
 #include "run/run_internal.h"
@@ -22,33 +21,35 @@ static hdo_status save_if_due(hdo_run *r, hdo_error *e) {
     return by_step || asked ? hdo__record_save(&r->record, e) : HDO_OK;
 }
 
+/* All ranks together, or where they do not wait for each other each for itself. */
+static hdo_status evaluate(hdo_run *r, hdo_error *e) {
+    const hdo_engine_ops *ops = r->engine->ops;
+    if (ops->evaluate != NULL && ops->evaluate(r->engine)) return HDO_OK;
+    hdo_status st = hdo__record_evaluate(&r->record, e);
+    return st == HDO_OK ? judge(r, e) : st;
+}
+
+/* A step, and what is due after it. */
+static hdo_status advance(hdo_run *r, hdo_error *e) {
+    hdo_record *k = &r->record;
+    const hdo_engine_ops *ops = r->engine->ops;
+    int64_t before = r->progress.step;
+    double t0 = hdo__now_s();
+    hdo_status st = ops->step(r->engine, e);
+    double spent = hdo__now_s() - t0;
+    r->progress.step_s += spent;
+    hdo__population_timed(&r->population, spent);
+    bool done = r->progress.step > before; /* not given up */
+    if (st == HDO_OK && ops->together && done) st = hdo__record_trace(k, e);
+    bool seen = !done && k->has_row && k->row.step == r->progress.step;
+    if (st == HDO_OK && hdo__record_due(k) && !seen) st = evaluate(r, e);
+    return st == HDO_OK && ops->together ? save_if_due(r, e) : st;
+}
+
 hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
     hdo_status st = HDO_OK;
-    if (r->progress.stop == HDO_RUNNING && !r->record.has_row) {
-        st = hdo__record_evaluate(&r->record, e);
-        if (st == HDO_OK) st = judge(r, e);
-    }
-    for (int64_t k = 0; k < n_steps && r->progress.stop == HDO_RUNNING && st == HDO_OK; k++) {
-        double t0 = hdo__now_s();
-        int64_t before = r->progress.step;
-        bool own_time = r->config.mpi.async && r->transport->ranks > 1;
-        st = own_time ? hdo__run_own_step(r, e) : hdo__run_step(r, e);
-        double spent = hdo__now_s() - t0;
-        r->progress.step_s += spent;
-        hdo__population_timed(&r->population, spent);
-        bool done = r->progress.step > before; /* not given up */
-        if (st == HDO_OK && !own_time && done) st = hdo__record_trace(&r->record, e);
-        if (st == HDO_OK && hdo__record_due(&r->record) &&
-            (done || !r->record.has_row || r->record.row.step != r->progress.step)) {
-            if (r->async != NULL) {
-                hdo__run_evaluate_own(r);
-            } else {
-                st = hdo__record_evaluate(&r->record, e);
-                if (st == HDO_OK) st = judge(r, e);
-            }
-        }
-        if (st == HDO_OK && !own_time) st = save_if_due(r, e);
-    }
+    if (r->progress.stop == HDO_RUNNING && !r->record.has_row) st = evaluate(r, e);
+    for (int64_t k = 0; k < n_steps && r->progress.stop == HDO_RUNNING && st == HDO_OK; k++) st = advance(r, e);
     if (st == HDO_OK && r->progress.stop != HDO_RUNNING) st = hdo__record_conclude(&r->record, e);
     if (st == HDO_E_IO) { /* a file that could not be written because its folder is gone: say that instead */
         hdo_error gone;

@@ -224,38 +224,6 @@ hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e) 
     return st;
 }
 
-/* ---- mpi.async, mpi.slow ---- */
-
-hdo_status hdo__run_check_mpi(hdo_run *r, hdo_error *e) {
-    const hdo_config *c = &r->config;
-    const char *text = c->mpi.slow;
-    r->population.slow = 1.0;
-    if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI)
-        return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
-    if (c->mpi.async && (!r->population.mixer.ops->all_step || r->population.mixer.ops->allreduce ||
-                         c->mixing.average.id != HDO_AVERAGE_EQUAL || c->eval.weighted > 0.0 ||
-                         r->population.churn.active || r->population.clock_s != NULL)) {
-        return hdo__fail(
-            e, HDO_E_UNSUPPORTED,
-            "mpi.async needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
-            "neither churn, a time model nor eval.weighted");
-    }
-    for (int k = 0; k < r->population.n_classes && c->mpi.async; k++) {
-        if (r->population.classes[k].balanced)
-            return hdo__fail(e, HDO_E_UNSUPPORTED, "mpi.async and lr: balanced do not go together");
-    }
-    if (text[0] == '\0') return HDO_OK;
-    int rank, used = 0;
-    double factor;
-    if (sscanf(text, "%d:%lf%n", &rank, &factor, &used) != 2 || text[used] != '\0' || rank < 0 ||
-        !(factor >= 1.0 && factor <= 1e6)) {
-        return hdo__fail(e, HDO_E_CONFIG,
-                         "mpi.slow is '%s', but must be RANK:FACTOR with a factor of 1 or more, such as 2:4", text);
-    }
-    if (rank == r->transport->rank) r->population.slow = factor;
-    return HDO_OK;
-}
-
 /* ---- memory ---- */
 
 static double free_bytes(void) {

@@ -56,27 +56,30 @@ static size_t scratch_bytes(const hdo_run *r) {
 }
 
 static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
-    const hdo_config *c = &r->config;
     hdo_population *p = &r->population;
     int mates = r->transport->host_ranks, cpus = hdo__cpu_count();
     if (mates > 1) cpus = hdo__cpu_count_shared(mates); /* ranks of one machine share it */
-    int threads = (int)c->threads > 0 ? (int)c->threads : cpus;
-    size_t row = p->models.ld * sizeof(float), models = (size_t)p->models.count * row;
-    bool momentum = hdo__population_has_momentum(p);
-    bool curve = c->mpi.async && c->eval.every > 0 && r->transport->ranks > 1;
-    size_t matrices = (momentum ? 3u : 2u) + (curve ? 1u : 0u); /* models, and those that arrive */
-    if (hdo__run_steps_are_long(r)) matrices += momentum ? 2 : 1;
-    hdo_status st = hdo__run_check_memory(r, matrices * models, scratch_bytes(r) * (size_t)threads, e);
+    int threads = (int)r->config.threads > 0 ? (int)r->config.threads : cpus;
+    hdo_engine parts = {.ops = hdo__engine_for(&r->config, r->transport),
+                        .config = &r->config,
+                        .hooks = &r->hooks,
+                        .log = &r->log,
+                        .transport = r->transport,
+                        .problem = &r->problem,
+                        .population = p,
+                        .progress = &r->progress,
+                        .metrics = &r->metrics,
+                        .record = &r->record};
+    size_t matrices = hdo__population_has_momentum(p) ? 3 : 2; /* models, and those that arrive */
+    size_t state = matrices * hdo__population_cells(p) * sizeof(float);
+    if (parts.ops->state_bytes != NULL) state += parts.ops->state_bytes(&parts);
+    hdo_status st = hdo__run_check_memory(r, state, scratch_bytes(r) * (size_t)threads, e);
     if (st == HDO_OK) st = hdo__population_reserve(p, e);
     if (st == HDO_OK) st = hdo__record_reserve(&r->record, e);
+    if (st == HDO_OK) st = parts.ops->create(&r->engine, &parts, e);
     if (st != HDO_OK) return st;
-    bool checked = c->mpi.async && c->eval.trace;
-    if (checked) r->start = hdo__alloc(row);
-    if (curve) r->seen = hdo__alloc(models);
-    if (hdo__undo_init(r) != HDO_OK || (checked && r->start == NULL) || (curve && r->seen == NULL)) {
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", p->models.count,
-                         p->models.ld, (double)(matrices * models) / 1e9);
-    }
+    r->record.put_engine = parts.ops->put;
+    r->record.engine = r->engine;
     if (hdo__team_init(&r->team, threads, scratch_bytes(r)) != HDO_OK) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for scratch of %d threads (%.1f MB each)", threads,
                          (double)scratch_bytes(r) / 1e6);
@@ -93,10 +96,6 @@ static hdo_status wire_own(hdo_run *r, hdo_error *e) {
     if (st == HDO_OK) st = hdo__problem_open(&r->problem, &r->config, e);
     if (st != HDO_OK) return st;
     r->record.transport = r->transport;
-    if (r->config.mpi.async) {
-        r->record.put_engine = hdo__run_put_async;
-        r->record.engine = &r->drifted;
-    }
     st = hdo__population_init(&r->population, &r->problem, r->transport, &r->log, e);
     if (st == HDO_OK) st = hdo__metrics_init(&r->metrics, &r->population, e);
     return st == HDO_OK ? wire_memory(r, e) : st;
@@ -108,6 +107,6 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
         st = hdo__transport_settle(r->transport, st, e); /* models are reserved by all ranks together, or by none */
     if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->population.models, e);
     if (st == HDO_OK) st = hdo__population_start(&r->population, e);
-    if (st == HDO_OK) st = hdo__run_check_mpi(r, e);
+    if (st == HDO_OK) st = hdo__engine_check(&r->population, e);
     return st;
 }

@@ -16,7 +16,7 @@
  *
  * The plan is the synchronous one of the rank's own step; of each pair one node, by parity, makes the offer.
  */
-#include "run/async.h"
+#include "engine/async.h"
 
 #include <math.h>
 #include <pthread.h>

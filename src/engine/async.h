@@ -2,7 +2,7 @@
 #ifndef HDO_RUN_ASYNC_H
 #define HDO_RUN_ASYNC_H
 
-#include "run/async_rows.h"
+#include "engine/async_rows.h"
 #include "transport/transport.h"
 
 typedef struct hdo_async hdo_async;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — rows of an asynchronous run, put together from what the ranks say. */
-#include "run/async_rows.h"
+#include "engine/async_rows.h"
 
 #include <math.h>
 

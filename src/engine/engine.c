@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 — the registry of engines, and what they share. */
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+
+/* The first that fits is taken. */
+const hdo_engine_ops *const hdo__engines[] = {&hdo__engine_async, &hdo__engine_sync, NULL};
+
+const hdo_engine_ops *hdo__engine_for(const hdo_config *c, const hdo_transport *t) {
+    int k = 0;
+    while (!hdo__engines[k]->fits(c, t)) k++; /* the last one fits always */
+    return hdo__engines[k];
+}
+
+_Static_assert((int)HDO_ASK_STOP == (int)HDO_SAY_STOP && (int)HDO_ASK_SAVE == (int)HDO_SAY_SAVE,
+               "what a caller may ask for has the same numbers as what ranks say");
+unsigned hdo__engine_opinion(const hdo_engine *g) {
+    unsigned say = g->hooks->asked != NULL ? g->hooks->asked(g->hooks->ctx) & (HDO_SAY_STOP | HDO_SAY_SAVE) : 0;
+    double now = hdo__now_s(), limit = g->progress->limit_s > 0.0 ? g->progress->limit_s : g->config->stop.time_s,
+           every = g->config->checkpoint.every_s;
+    if (limit > 0.0 && now - g->progress->session_s > limit) say |= HDO_SAY_TIMEOUT;
+    if (every > 0.0 && now - g->record->saved_s >= every) say |= HDO_SAY_SAVE;
+    if (g->transport->rank != 0) say &= ~(unsigned)HDO_SAY_SAVE; /* a signal comes to all, not in the same step */
+    return say;
+}
+
+hdo_status hdo__engine_check(hdo_population *p, hdo_error *e) {
+    const hdo_config *c = p->problem->config;
+    const char *text = c->mpi.slow;
+    p->slow = 1.0;
+    if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI)
+        return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
+    if (c->mpi.async &&
+        (!p->mixer.ops->all_step || p->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
+         c->eval.weighted > 0.0 || p->churn.active || p->clock_s != NULL)) {
+        return hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "mpi.async needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
+            "neither churn, a time model nor eval.weighted");
+    }
+    for (int k = 0; k < p->n_classes && c->mpi.async; k++) {
+        if (p->classes[k].balanced)
+            return hdo__fail(e, HDO_E_UNSUPPORTED, "mpi.async and lr: balanced do not go together");
+    }
+    if (text[0] == '\0') return HDO_OK;
+    int rank, used = 0;
+    double factor;
+    if (sscanf(text, "%d:%lf%n", &rank, &factor, &used) != 2 || text[used] != '\0' || rank < 0 ||
+        !(factor >= 1.0 && factor <= 1e6)) {
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "mpi.slow is '%s', but must be RANK:FACTOR with a factor of 1 or more, such as 2:4", text);
+    }
+    if (rank == p->transport->rank) p->slow = factor;
+    return HDO_OK;
+}
