@@ -85,7 +85,7 @@ format-check:
 
 lint:
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
-	  --suppressions-list=tools/cppcheck-suppressions -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src cli
+	  --suppressions-list=tools/cppcheck-suppressions -I. -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src lab cli
 	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs
 
 clean:

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "estimator/estimator.h"
 #include "hdo/hdo.h"
-#include "hdo/paper.h"
+#include "hdo/lab/paper.h"
 #include "hdo/revision.h"
 #include "folder_help.h"
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/vec.h"
-#include "hdo/theory.h"
+#include "hdo/lab/theory.h"
 #include "topo/mixer.h"
 
 #define Z_MAX 4.0

@@ -11,7 +11,7 @@
 #ifndef HDO_ESTIMATOR_ESTIMATOR_H
 #define HDO_ESTIMATOR_ESTIMATOR_H
 
-#include "hdo/theory.h"
+#include "hdo/lab/theory.h"
 #include "objective/objective.h"
 
 enum { HDO_DIRS_AT_ONCE = 256 }; /* enough to fill any team; 256 slopes are 2 KiB */

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "hdo/theory.h"
+#include "hdo/lab/theory.h"
 #include "topo/laplacian.h"
 #include "topo/mixer.h"
 
