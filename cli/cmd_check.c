@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "hdo/lab/check.h"
+#include "hdo/lab/report.h"
 
 static const char help_text[] =
     "Usage: hdo check CONFIG|PRESET [OPTIONS]\n\n"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "hdo/lab/report.h"
 #include "hdo/lab/theory.h"
 
 enum { PARTS = 3, SEEDS_MAX = 64 };

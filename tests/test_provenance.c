@@ -13,7 +13,7 @@
 #include "estimator/estimator.h"
 #include "hdo/hdo.h"
 #include "hdo/lab/paper.h"
-#include "hdo/revision.h"
+#include "hdo/lab/verify.h"
 #include "folder_help.h"
 
 static bool known(const char *const *names, const char *name) {

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "hdo/hdo.h"
+#include "hdo/lab/report.h"
 #include "hdo/lab/sweep.h"
 #include "folder_help.h"
 

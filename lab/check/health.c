@@ -49,7 +49,7 @@ static double cosine_theory(const hdo_lab *l, const hdo_estimator *s, double var
 /* Relative error of a slope at this step, read off the sweep (linear in the logarithms). */
 static double slope_error(const hdo_check_sweep *w, const hdo_estimator *s, double nu) {
     if (!s->ops->difference) return 0.0;
-    const double *err = s->ops->theory == HDO_THEORY_FD2 ? w->central : w->one_sided;
+    const double *err = s->ops->family == HDO_EST_CENTRAL ? w->central : w->one_sided;
     for (int i = 0; i + 1 < w->n; i++) {
         if (nu > w->nu[i] || nu < w->nu[i + 1]) continue;
         double t = log(nu / w->nu[i]) / log(w->nu[i + 1] / w->nu[i]);
@@ -60,10 +60,10 @@ static double slope_error(const hdo_check_sweep *w, const hdo_estimator *s, doub
 
 /* |E G - g| <= b of docs/theory.md 3.2 with the measured curvature and round-off, relative to |g|. */
 static double bias_bound(const hdo_lab *l, const hdo_estimator *s, const hdo_check_result *r, double nu, double norm) {
-    if (!s->ops->difference && s->ops->theory != HDO_THEORY_CSTEP) return 0.0;
-    if (!(r->curvature.L > 0.0) || s->ops->theory == HDO_THEORY_CSTEP) return (double)NAN; /* L2 is not known */
+    if (!s->ops->difference && s->ops->family != HDO_EST_COMPLEX) return 0.0;
+    if (!(r->curvature.L > 0.0) || s->ops->family == HDO_EST_COMPLEX) return (double)NAN; /* L2 is not known */
     if (s->ops == &hdo__est_debiased) nu = ldexp(nu, -s->levels);
-    hdo_est_params p = hdo_theory_est_default(s->ops->theory, hdo__objective_live(l->f));
+    hdo_est_params p = hdo_theory_est_default(hdo__theory_row(s->ops->family), hdo__objective_live(l->f));
     p.rv = s->rv;
     p.nu = nu;
     p.L = p.L_F = r->curvature.L;

@@ -12,6 +12,7 @@
 #include "base/team.h"
 #include "estimator/estimator.h"
 #include "hdo/lab/check.h"
+#include "lab/check/theory_row.h"
 
 typedef struct hdo_lab {
     const hdo_config *config;

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "hdo/hdo.h"
 #include "hdo/lab/paper.h"
-#include "hdo/revision.h"
+#include "hdo/lab/verify.h"
 #include "run/run_internal.h"
 #include "lab/paper/paper_internal.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "hdo/revision.h"
+#include "hdo/lab/verify.h"
 #include "lab/report/page.h"
 #include "lab/paper/paper_internal.h"
 

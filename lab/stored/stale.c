@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "hdo/config.h"
-#include "hdo/revision.h"
+#include "hdo/lab/verify.h"
 
 static json_t *read_json(const char *dir, const char *name) {
     char path[HDO_PATH_MAX + 64];

@@ -15,7 +15,7 @@
 
 hdo_theory_est hdo__class_kind(const hdo_estimator *s, bool *covered) {
     *covered = strcmp(s->ops->name, "debiased") != 0;
-    return s->ops->theory;
+    return hdo__theory_row(s->ops->family);
 }
 
 /* Coordinate differences on a quadratic: a biased gradient, m of d coordinates kept and weighed by d/m. */

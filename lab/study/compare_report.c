@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "hdo/lab/report.h"
 #include "lab/study/study_internal.h"
 
 static const char *const names[] = {"distance", "gamma", "mg", "value", "grad", "gamma-mean"};

@@ -26,8 +26,8 @@ typedef struct desk { /* what the search reads */
 
 /* Forward passes of one estimate; a directional derivative or a complex pass costs about two, see docs/planner.md. */
 static double passes(const hdo_estimator *s, int rv) {
-    if (s->ops->theory == HDO_THEORY_FD1) return (strcmp(s->ops->name, "debiased") == 0 ? 3.0 : 1.0) * rv + 1.0;
-    if (s->ops->theory == HDO_THEORY_FO) return 3.0;
+    if (s->ops->family == HDO_EST_ONE_SIDED) return (strcmp(s->ops->name, "debiased") == 0 ? 3.0 : 1.0) * rv + 1.0;
+    if (s->ops->family == HDO_EST_GRADIENT) return 3.0;
     return 2.0 * rv;
 }
 

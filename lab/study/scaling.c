@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/vec.h"
+#include "hdo/lab/report.h"
 #include "lab/study/study_internal.h"
 
 enum { SEEDS_MAX = 64 };

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "hdo/hdo.h"
 #include "hdo/lab/study.h"
+#include "lab/check/theory_row.h"
 #include "run/run_internal.h"
 
 struct hdo_study {

@@ -82,14 +82,14 @@ static void about_estimators(const hdo_study *s, hdo_assessment *a) {
                  "over; use nu = %.3g",
                  c->name, c->nu, c->nu_best, a->constants.df.value, c->nu_best);
         }
-        if (est->ops->theory == HDO_THEORY_CSTEP && s->run->objective->kink != NULL) {
+        if (est->ops->family == HDO_EST_COMPLEX && s->run->objective->kink != NULL) {
             warn(a, 7, HDO_WARN_BROKEN, "class '%s': complex step on a model with kinks is not analytic", c->name);
         }
-        bool second = est->ops->theory == HDO_THEORY_FD2 || est->ops->theory == HDO_THEORY_CSTEP;
+        bool second = est->ops->family == HDO_EST_CENTRAL || est->ops->family == HDO_EST_COMPLEX;
         if (second && !isfinite(a->constants.L2.value)) {
             warn(a, 7, HDO_WARN_NOTE, "class '%s': L2 is unknown, so %s", c->name,
-                 est->ops->theory == HDO_THEORY_CSTEP ? "the complex step has no bound at all"
-                                                      : "the bias bound falls back to nu L sqrt(d)");
+                 est->ops->family == HDO_EST_COMPLEX ? "the complex step has no bound at all"
+                                                     : "the bias bound falls back to nu L sqrt(d)");
         }
     }
     if (a->weighted) {

@@ -7,6 +7,7 @@
  * convergence by the residual, which also bounds the error; comparing successive values would stop too early on large
  * rings, whose leading eigenvalues lie close together.
  */
+#include "hdo/experimental/mixing.h"
 #include "hdo/lab/theory.h"
 
 #include <assert.h>
@@ -81,10 +82,7 @@ hdo_mix_const hdo_theory_mix_const(hdo_theory_mix kind, int n, double lambda) {
 /* ---- contractions in closed form: docs/theory.md 3.3 ------------------------------------------------------------ */
 
 double hdo_theory_lambda_match(int n) {
-    assert(n >= 1);
-    if (n == 1) return 0.0;
-    if (n % 2 != 0) return 0.5; /* one node stays alone: every edge has probability 1/n */
-    return ((double)n - 2.0) / (2.0 * ((double)n - 1.0));
+    return hdo_lambda_matching(n);
 }
 
 double hdo_theory_lambda_gap(double gap) {
@@ -92,8 +90,7 @@ double hdo_theory_lambda_gap(double gap) {
 }
 
 double hdo_theory_lambda_complete_edge(int n) {
-    assert(n >= 2);
-    return 1.0 - 1.0 / ((double)n - 1.0);
+    return hdo_lambda_pair(n);
 }
 
 double hdo_theory_lambda_ring_edge(int n) {

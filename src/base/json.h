@@ -35,7 +35,7 @@ void hdo__json_bool(hdo_json *j, const char *key, bool value);
 void hdo__json_raw(hdo_json *j, const char *key, const char *json); /* already JSON */
 
 /* Shortest decimal text that reads back to the same double; NaN and infinities as "nan", "inf", "-inf". Not for JSON:
- * hdo_json_number (<hdo/lab/report.h>) is. */
+ * hdo_json_number (<hdo/json.h>) is. */
 void hdo__real_text(double v, char buf[32]);
 
 #endif

@@ -42,9 +42,6 @@ struct hdo_dataset { /* first member of every implementation */
 hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
 void hdo__dataset_destroy(hdo_dataset *ds); /* NULL is fine */
 
-/* NULL-terminated names of all data sets, for hdo_names("data"). */
-extern const char *const hdo__data_names[];
-
 /* ---- who holds which samples ---- */
 typedef struct hdo_shards hdo_shards;
 

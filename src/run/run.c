@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/sha256.h"
-#include "hdo/lab/report.h"
+#include "hdo/json.h"
 #include "run/run_internal.h"
 
 enum { TIMED_STEPS = 3 };

@@ -3,7 +3,7 @@
  * What a run is made of. Only the files of this folder see it; a part never receives an hdo_run.
  *
  *   wire.c     configuration -> objects       run.c       the loop          life.c   create, destroy, views
- *   check.c    cross-field sense, names       step.c      a step            rundir.c folder, manifest, summary
+ *   step.c     a step                         rundir.c    folder, manifest, summary
  *   checkpoint.c, ckfile.c, ckstate.c  saved  own_time.c  the same, where ranks do not wait for each other
  *   resume.c, stored.c, lock.c        folder   undo.c      giving up a long step
  */

@@ -17,11 +17,6 @@ extern "C" {
 
 #define HDO_LABEL_MAX 64
 
-/* A number as JSON has it: the shortest text that reads back to the same double, or null when it is not finite. The one
- * writer of real numbers into JSON, in the library and in the commands. Returns buf. */
-#define HDO_NUMBER_MAX 32
-HDO_API const char *hdo_json_number(double v, char buf[HDO_NUMBER_MAX]);
-
 /* ---- curves ---- */
 
 /* One metric against another in one run. */

@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/* The changes since the run in dir that concern it: their number, the first cap of them in out. A run that stores no
+ * revisions is older than the first change. */
+HDO_API int hdo_run_changes(const char *dir, const hdo_revision **out, int cap);
+
 typedef enum hdo_same {
     HDO_SAME,
     HDO_DIFFERENT,

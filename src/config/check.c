@@ -7,33 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/names.h"
 #include "config/options.h"
-#include "data/dataset.h"
-#include "estimator/estimator.h"
-#include "objective/objective.h"
-#include "topo/mixer.h"
 
-enum { NAMES_MAX = 64 };
 #define STEPS_LIMIT INT64_C(0xF0000000) /* a step is 32 bits of an address; the top sixteenth is for measurements */
-
-/* The same pointers are stored by every call, so concurrent calls agree. */
-const char *const *hdo_names(const char *kind) {
-    static const char *estimators[NAMES_MAX], *models[NAMES_MAX], *mixings[NAMES_MAX];
-    if (strcmp(kind, "data") == 0) return hdo__data_names;
-    if (strcmp(kind, "estimator") == 0) {
-        for (int i = 0; hdo__estimators[i] != NULL; i++) estimators[i] = hdo__estimators[i]->name;
-        return estimators;
-    }
-    if (strcmp(kind, "model") == 0) {
-        for (int i = 0; hdo__objectives[i].name != NULL; i++) models[i] = hdo__objectives[i].name;
-        return models;
-    }
-    if (strcmp(kind, "mixing") == 0) {
-        for (int i = 0; hdo__mixers[i] != NULL; i++) mixings[i] = hdo__mixers[i]->name;
-        return mixings;
-    }
-    return NULL;
-}
 
 static hdo_status check_name(const hdo_config *c, const char *kind, const char *key, const char *value, hdo_error *e) {
     const char *const *names = hdo_names(kind);
@@ -76,6 +53,29 @@ static hdo_status check_model(const hdo_model_config *m, hdo_error *e) {
                          (long long)m->resize, (long long)m->input_size);
     }
     return HDO_OK;
+}
+
+/* With shared streams all nodes have one S = (1/rv) sum_r u_r u_r', and G_i = S g_i. An estimator that is exact in law
+ * has no vectors to share: every G_i would have its law, but not together. One node alone has nobody to agree with. */
+static hdo_status check_streams(const hdo_config *c, hdo_error *e) {
+    int64_t sharing = 0;
+    const hdo_class_config *law = NULL;
+    for (int k = 0; k < c->n_classes; k++) {
+        const hdo_class_config *p = &c->population[k];
+        const hdo_estimator_name *est = hdo__estimator_named(p->estimator);
+        if (est == NULL || !est->zeroth || p->streams.id != HDO_STREAMS_SHARED || p->count == 0) continue;
+        sharing += p->count;
+        if (est->vectors != NULL && law == NULL) law = p;
+    }
+    if (law == NULL || sharing < 2) return HDO_OK;
+    char key[3 * HDO_NAME_MAX], where[HDO_PATH_MAX + 32];
+    snprintf(key, sizeof key, "population.%s.streams", law->name);
+    hdo__config_where(c, key, where, sizeof where);
+    return hdo__fail(
+        e, HDO_E_CONFIG,
+        "%s%s is 'shared' for %lld nodes in all, but population.%s.estimator is '%s', which draws no vectors "
+        "that nodes could share; use estimator %s, or streams: independent",
+        where, key, (long long)sharing, law->name, law->estimator, hdo__estimator_named(law->estimator)->vectors);
 }
 
 /* Rules about the run as a whole. */
@@ -123,7 +123,7 @@ hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
                          (long long)(c->steps + c->warmup), (long long)STEPS_LIMIT);
     }
     st = check_model(&c->model, e);
-    if (st == HDO_OK) st = hdo__streams_check(c, e);
+    if (st == HDO_OK) st = check_streams(c, e);
     if (st == HDO_OK) st = check_run(c, e);
     return st == HDO_OK ? hdo__config_effect_check(c, e) : st;
 }
