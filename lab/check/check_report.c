@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "hdo/experimental/json.h"
 #include "lab/check/lab.h"
 #include "hdo/lab/report.h"
 

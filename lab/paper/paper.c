@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/status.h"
+#include "hdo/experimental/file.h"
+#include "hdo/experimental/fail.h"
 #include "hdo/hdo.h"
 #include "hdo/lab/paper.h"
 #include "hdo/lab/verify.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "hdo/experimental/file.h"
 #include "hdo/lab/verify.h"
 #include "lab/report/page.h"
 #include "lab/paper/paper_internal.h"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "hdo/experimental/file.h"
+#include "hdo/experimental/json.h"
 #include "lab/report/gnuplot.h"
 #include "lab/report/page.h"
 #include "lab/paper/paper_internal.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/status.h"
+#include "hdo/experimental/file.h"
+#include "hdo/experimental/fail.h"
 #include "hdo/config.h"
 #include "hdo/lab/report.h"
 #include "lab/report/page.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "hdo/experimental/fail.h"
 #include "hdo/lab/report.h"
 
 /* Regularised incomplete beta function by its continued fraction (Lentz). */

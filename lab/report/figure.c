@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/spawn.h"
-#include "base/status.h"
+#include "hdo/experimental/spawn.h"
+#include "hdo/experimental/fail.h"
 #include "hdo/config.h"
 #include "hdo/lab/report.h"
 #include "lab/report/gnuplot.h"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
-#include "base/spawn.h"
+#include "hdo/experimental/file.h"
+#include "hdo/experimental/json.h"
+#include "hdo/experimental/spawn.h"
 #include "hdo/config.h"
 #include "hdo/lab/report.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "base/quote.h"
-#include "base/status.h"
+#include "hdo/experimental/quote.h"
+#include "hdo/experimental/fail.h"
 
 typedef struct hdo_text { /* text that grows in memory and becomes a file */
     char *p;

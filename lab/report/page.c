@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "hdo/experimental/file.h"
 #include "hdo/config.h"
 #include "lab/report/gnuplot.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "base/quote.h"
-#include "base/status.h"
+#include "hdo/experimental/quote.h"
+#include "hdo/experimental/fail.h"
 #include "hdo/lab/report.h"
 
 void hdo__page_begin(FILE *f, const char *title);

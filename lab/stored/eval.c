@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "hdo/experimental/file.h"
 #include "base/stfile.h"
 #include "base/team.h"
 #include "base/vec.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "hdo/experimental/file.h"
+#include "hdo/experimental/json.h"
 #include "hdo/lab/check.h"
 #include "hdo/lab/eval.h"
 #include "hdo/lab/explain.h"

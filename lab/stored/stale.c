@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "hdo/experimental/file.h"
 #include "hdo/config.h"
 #include "hdo/lab/verify.h"
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "hdo/experimental/file.h"
 #include "base/simd.h"
 #include "hdo/hdo.h"
 #include "kernels/kernels.h"

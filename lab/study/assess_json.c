@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/json.h"
+#include "hdo/experimental/json.h"
 #include "lab/study/study_internal.h"
 
 static void put_constant(hdo_json *j, const char *key, hdo_constant c) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "hdo/experimental/json.h"
 #include "hdo/lab/report.h"
 #include "lab/study/study_internal.h"
 

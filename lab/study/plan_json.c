@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 — a plan as JSON. */
 #include <math.h>
 
-#include "base/json.h"
+#include "hdo/experimental/json.h"
 #include "lab/study/study_internal.h"
 
 static void put_option(hdo_json *j, const char *key, const hdo_plan_option *o) {

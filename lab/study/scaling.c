@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "hdo/experimental/json.h"
 #include "base/vec.h"
 #include "hdo/lab/report.h"
 #include "lab/study/study_internal.h"

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "hdo/experimental/file.h"
+#include "hdo/experimental/json.h"
 #include "base/rng.h"
-#include "base/status.h"
+#include "hdo/experimental/fail.h"
 #include "hdo/lab/report.h"
 #include "hdo/lab/sweep.h"
 #include "lab/report/gnuplot.h"

@@ -14,7 +14,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/status.h"
+#include "hdo/experimental/fail.h"
 
 /* c x, where a zero factor wins over an infinite one: an absent term stays absent. */
 static double times(double c, double x) {

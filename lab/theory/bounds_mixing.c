@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/status.h"
+#include "hdo/experimental/fail.h"
 
 static const double pi = 3.14159265358979323846;
 

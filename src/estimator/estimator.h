@@ -11,6 +11,7 @@
 #ifndef HDO_ESTIMATOR_ESTIMATOR_H
 #define HDO_ESTIMATOR_ESTIMATOR_H
 
+#include "hdo/status.h"
 #include "config/names.h"
 #include "objective/objective.h"
 
@@ -81,25 +82,26 @@ struct hdo_estimator {
 };
 
 extern const hdo_estimator_ops *const hdo__estimators[]; /* the registry, ends with NULL */
-const hdo_estimator_ops *hdo__estimator_find(const char *name);
-hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_config *k);
+HDO_LAB const hdo_estimator_ops *hdo__estimator_find(const char *name);
+HDO_LAB hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_config *k);
 
 /* Refuses an estimator the objective cannot serve, with a sentence. */
-hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, const char *class_name, hdo_error *e);
+HDO_LAB hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, const char *class_name,
+                                        hdo_error *e);
 
 /* All arena bytes of one estimate: the estimator's and the objective's. Does not grow with rv. */
-size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
+HDO_LAB size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
 
 /* One estimate, with its zeros at f->idle. The step loop calls ops->estimate and passes over them instead. */
-hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
-                         hdo_estimate_info *info);
+HDO_LAB hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
+                                 float *g, hdo_estimate_info *info);
 
 /* ---- helpers for implementations (directions.c) ---- */
 
 hdo_dirs hdo__request_dirs(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
 /* The stream of another purpose at the address of u: chi-square numbers, levels. */
 hdo_stream hdo__sibling_stream(const hdo_dirs *u, hdo_purpose purpose);
-double hdo__request_nu(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
+HDO_LAB double hdo__request_nu(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
 void hdo__keep_buffers(const hdo_objective *f, const hdo_request *q, float *g); /* copies x's buffers behind g */
 
 /* Blocks: pieces of x with a scalar of their own. One for `whole`, one a tensor for `per-tensor`. */
@@ -124,7 +126,7 @@ void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team
 void hdo__scale_directions(hdo_dirs *u, int first, int k, hdo_team *team, float *scale);
 
 /* One constructor-free table per estimator. */
-#define HDO_X(id, name, zeroth, vectors) extern const hdo_estimator_ops hdo__est_##id;
+#define HDO_X(id, name, zeroth, vectors) extern HDO_LAB const hdo_estimator_ops hdo__est_##id;
 HDO_ESTIMATOR_LIST(HDO_X)
 #undef HDO_X
 

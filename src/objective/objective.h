@@ -33,8 +33,8 @@ typedef struct hdo_batch {
 } hdo_batch;
 
 /* Samples idx[0 .. b->size) of ds into in (size, n_in: floats or tokens) and label (size); points b at them. */
-void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, const hdo_stream *augment, void *in,
-                       int32_t *label);
+HDO_LAB void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, const hdo_stream *augment,
+                               void *in, int32_t *label);
 /* Arena bytes of a batch: its indices, labels and inputs. 0 without data. */
 size_t hdo__batch_bytes(const hdo_dataset *ds, int batch);
 
@@ -123,16 +123,16 @@ typedef struct hdo_objective_entry { /* one line of the registry */
 } hdo_objective_entry;
 
 extern const hdo_objective_entry hdo__objectives[]; /* ends with name == NULL */
-const hdo_objective_entry *hdo__objective_find(const char *name);
+HDO_LAB const hdo_objective_entry *hdo__objective_find(const char *name);
 
 /* ---- wrappers: asserts and defaults; only they touch ops ---- */
 unsigned hdo__objective_can(const hdo_objective *f);
-void hdo__objective_destroy(hdo_objective *f);      /* NULL is fine */
-size_t hdo__objective_live(const hdo_objective *f); /* coordinates a loss depends on: d, but for f->idle */
-hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
-                               double *loss, float *buf);
-size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);
-hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
-                                    int first, int k, float nu, hdo_work *w, double *loss);
+HDO_LAB void hdo__objective_destroy(hdo_objective *f);      /* NULL is fine */
+HDO_LAB size_t hdo__objective_live(const hdo_objective *f); /* coordinates a loss depends on: d, but for f->idle */
+HDO_LAB hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w,
+                                       float *g, double *loss, float *buf);
+HDO_LAB size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);
+HDO_LAB hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x,
+                                            const hdo_dirs *u, int first, int k, float nu, hdo_work *w, double *loss);
 
 #endif

@@ -125,7 +125,7 @@ struct hdo_run {
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
 void hdo__run_log(hdo_run *r, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
-int hdo__class_of(const hdo_run *r, int node);
+HDO_LAB int hdo__class_of(const hdo_run *r, int node);
 
 /* A step of all nodes (step.c), and its parts, which a step in the rank's own time (own_time.c) is made of too. */
 hdo_status hdo__run_step(hdo_run *r, hdo_error *e);
@@ -136,10 +136,10 @@ unsigned hdo__run_opinion(const hdo_run *r);                 /* HDO_SAY_*: the c
 hdo_status hdo__run_own_step(hdo_run *r, hdo_error *e);
 void hdo__run_evaluate_own(hdo_run *r);
 hdo_status hdo__run_put_row(hdo_run *r, hdo_error *e); /* r->row, to sinks and hooks */
-hdo_stop hdo__run_judge_row(const hdo_run *r);         /* what r->row means for the run */
+HDO_LAB hdo_stop hdo__run_judge_row(const hdo_run *r); /* what r->row means for the run */
 double hdo__run_loss_limit(const hdo_run *r);          /* a mean loss above it counts as diverged */
 
-hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a);
+HDO_LAB hdo_batch hdo__run_batch(const hdo_run *r, const hdo_class *c, int node, int64_t number, hdo_arena *a);
 
 bool hdo__run_due(const hdo_run *r); /* is an evaluation due at this step? */
 
@@ -159,9 +159,9 @@ hdo_status hdo__run_write_config(const hdo_run *r, hdo_error *e);
 
 /* The configuration stored in a run folder: config.yaml if it is as it was written, otherwise that of the newest whole
  * checkpoint, with a sentence in note (may be NULL). HDO_E_DATA if neither can be trusted (stored.c). */
-hdo_status hdo__stored_config_load(const char *dir, hdo_config *c, char *note, size_t note_cap, hdo_error *e);
-bool hdo__stored_config_sealed(const char *dir);    /* has config.yaml a checksum at all, right or wrong? */
-char *hdo__stored_config_text(const hdo_config *c); /* config.yaml: the dump and its checksum; free it */
+HDO_LAB hdo_status hdo__stored_config_load(const char *dir, hdo_config *c, char *note, size_t note_cap, hdo_error *e);
+HDO_LAB bool hdo__stored_config_sealed(const char *dir); /* has config.yaml a checksum at all, right or wrong? */
+char *hdo__stored_config_text(const hdo_config *c);      /* config.yaml: the dump and its checksum; free it */
 /* Do a and b differ in nothing but settings that do not touch the past of a run? */
 bool hdo__config_same_past(const hdo_config *a, const hdo_config *b);
 
@@ -190,8 +190,8 @@ void hdo__undo_step(hdo_run *r); /* back to it; the run is stopped */
 void hdo__run_advance_clocks(hdo_run *r, const hdo_plan *plan);
 
 /* Measures the noise of the classes at the present models and sets the rates of balanced classes (noise.c). */
-hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e);
-bool hdo__run_uses_noise(const hdo_run *r);  /* at some step */
-bool hdo__run_wants_noise(const hdo_run *r); /* before this one */
+HDO_LAB hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e);
+bool hdo__run_uses_noise(const hdo_run *r);          /* at some step */
+HDO_LAB bool hdo__run_wants_noise(const hdo_run *r); /* before this one */
 
 #endif
