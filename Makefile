@@ -44,8 +44,8 @@ check-real: deps
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(BUILD) --real
 
-check-layers:
-	@tools/check-layers
+check-layers: all
+	@tools/check-layers $(BUILD)
 
 # Tests that cannot fail: `[ a ] && [ b ]`, `! command`, comparisons that NaN passes.
 check-tests:
@@ -86,7 +86,7 @@ format-check:
 lint:
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
 	  --suppressions-list=tools/cppcheck-suppressions -I. -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src lab cli
-	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs
+	@shellcheck tools/install-deps tools/run-tests tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs
 
 clean:
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang demo
