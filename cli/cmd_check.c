@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "cli.h"
-#include "hdo/check.h"
+#include "hdo/lab/check.h"
+#include "hdo/lab/report.h"
 
 static const char help_text[] =
     "Usage: hdo check CONFIG|PRESET [OPTIONS]\n\n"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "hdo/lab/report.h"
 
 static const char help_text[] =
     "Usage: hdo compare A B [--metric METRIC] [--at AXIS[=VALUE]] [--json]\n\n"

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "cli.h"
-#include "hdo/theory.h"
+#include "hdo/lab/report.h"
+#include "hdo/lab/theory.h"
 
 enum { PARTS = 3, SEEDS_MAX = 64 };
 

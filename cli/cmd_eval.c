@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "hdo/eval.h"
+#include "hdo/lab/eval.h"
 
 static const char help_text[] =
     "Usage: hdo eval RUN|CHECKPOINT|WEIGHTS.safetensors [--model M] [--data D] [OPTIONS]\n\n"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
-#include "hdo/explain.h"
+#include "hdo/lab/explain.h"
 
 static const char help_text[] =
     "Usage: hdo explain RUN... [--check] [--json]\n\n"

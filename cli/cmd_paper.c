@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hdo/eval.h"
-#include "hdo/paper.h"
+#include "hdo/lab/eval.h"
+#include "hdo/lab/paper.h"
 #include "pool.h"
 
 static const char help_text[] =

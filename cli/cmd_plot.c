@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "hdo/lab/report.h"
 
 static const char help_text[] =
     "Usage: hdo plot RUN... [-o BASE] [--y METRIC] [--x METRIC] [--log] [--title TEXT] [--text]\n\n"

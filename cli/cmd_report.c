@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "hdo/lab/report.h"
 
 static const char help_text[] =
     "Usage: hdo report RUN... [-o FILE.html] [--title TEXT] [--x METRIC]\n\n"

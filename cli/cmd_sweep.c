@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hdo/paper.h"
-#include "hdo/sweep.h"
+#include "hdo/lab/paper.h"
+#include "hdo/lab/sweep.h"
 #include "pool.h"
 
 static const char help_text[] =

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "hdo/lab/report.h"
 #include "cmd_theory.h"
 
 static const char help_text[] =

@@ -3,7 +3,7 @@
 #define HDO_CLI_CMD_THEORY_H
 
 #include "cli.h"
-#include "hdo/study.h"
+#include "hdo/lab/study.h"
 
 typedef struct cli_study_progress { /* ctx of the hook below */
     cli_progress bar;

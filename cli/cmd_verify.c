@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
-#include "hdo/verify.h"
+#include "hdo/lab/verify.h"
 
 static const char help_text[] =
     "Usage: hdo verify RUN... [--threads N] [--json]\n\n"

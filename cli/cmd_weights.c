@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "hdo/eval.h"
+#include "hdo/lab/eval.h"
 #include "hdo/weights.h"
 
 static const char help_text[] =

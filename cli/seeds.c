@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "hdo/eval.h"
+#include "hdo/lab/eval.h"
 
 enum { PATH_CAP = HDO_PATH_MAX + 64 };
 

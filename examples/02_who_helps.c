@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "hdo/hdo.h"
-#include "hdo/theory.h"
+#include "hdo/lab/theory.h"
 
 enum { D = 105, N1 = 8, N0 = 24, SEEDS = 5 };
 

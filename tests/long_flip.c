@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "hdo/eval.h"
+#include "hdo/lab/eval.h"
 #include "hdo/hdo.h"
 
 enum { FILES_MAX = 32, STEPS = 12, EVERY = 5, PATH_CAP = 1024 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "hdo/hdo.h"
-#include "hdo/study.h"
+#include "hdo/lab/study.h"
 
 static inline void set(hdo_config *c, const char *key, const char *value) {
     hdo_error e = {0};

@@ -129,8 +129,9 @@ static void check_one(const hdo_dataset *a, const hdo_dataset *b) {
 
 static void test_dataset_contract(void **state) {
     (void)state;
-    for (int i = 0; hdo__data_names[i] != NULL; i++) {
-        const char *name = hdo__data_names[i];
+    const char *const *names = hdo_names("data");
+    for (int i = 0; names[i] != NULL; i++) {
+        const char *name = names[i];
         hdo_data_config c = config_of(name);
         hdo_dataset *t, *v, *t2, *v2;
         hdo_error e = {0};

@@ -147,6 +147,10 @@ static void test_registry(void **state) {
         const hdo_estimator_ops *ops = hdo__estimators[i];
         assert_true(ops->name != NULL && strlen(ops->help) > 20 && ops->needs != 0);
         assert_ptr_equal(hdo__estimator_find(ops->name), ops);
+        const hdo_estimator_name *listed = hdo__estimator_named(ops->name);
+        assert_non_null(listed);
+        assert_true(listed->zeroth == ops->zeroth && (listed->vectors != NULL) == ops->gaussian);
+        assert_string_equal(hdo_names("estimator")[i], ops->name);
         for (int k = 0; k < i; k++) assert_string_not_equal(ops->name, hdo__estimators[k]->name);
     }
     assert_null(hdo__estimator_find("fdd"));

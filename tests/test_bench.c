@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "hdo/bench.h"
+#include "hdo/lab/bench.h"
 
 static const double TIGHT = 1e-12; /* a handful of additions of numbers near 1 */
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hdo/check.h"
+#include "hdo/lab/check.h"
 #include "hdo/hdo.h"
 
 static hdo_config conf;

@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hdo/check.h"
-#include "hdo/report.h"
+#include "hdo/lab/check.h"
+#include "hdo/lab/report.h"
 
 typedef struct lab {
     hdo_config c;

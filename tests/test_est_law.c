@@ -5,6 +5,7 @@
  * (|g|^2 I + g g') / rv entry by entry on a small problem. The samples of the two sides come from different nodes, so
  * they are independent.
  */
+#include "hdo/lab/theory.h"
 #include "test_est_util.h"
 
 enum { N = 6000, N_STATS = 5 };

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "folder_help.h"
-#include "hdo/explain.h"
+#include "hdo/lab/explain.h"
 #include "hdo/hdo.h"
 #include "run/run_internal.h"
 

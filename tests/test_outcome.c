@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "folder_help.h"
 #include "hdo/hdo.h"
-#include "hdo/report.h"
+#include "hdo/lab/report.h"
 #include "run/run_internal.h"
 
 /* ---- helpers ---- */

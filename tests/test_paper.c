@@ -13,10 +13,10 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "hdo/eval.h"
+#include "hdo/lab/eval.h"
 #include "hdo/hdo.h"
-#include "hdo/paper.h"
-#include "hdo/sweep.h"
+#include "hdo/lab/paper.h"
+#include "hdo/lab/sweep.h"
 #include "folder_help.h"
 
 static hdo_paper_case case_of(const char *id, const char *reading, const char *root) {

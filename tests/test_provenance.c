@@ -12,8 +12,8 @@
 #include "base/file.h"
 #include "estimator/estimator.h"
 #include "hdo/hdo.h"
-#include "hdo/paper.h"
-#include "hdo/revision.h"
+#include "hdo/lab/paper.h"
+#include "hdo/lab/verify.h"
 #include "folder_help.h"
 
 static bool known(const char *const *names, const char *name) {

@@ -14,7 +14,8 @@
 
 #include "base/file.h"
 #include "hdo/hdo.h"
-#include "hdo/sweep.h"
+#include "hdo/lab/report.h"
+#include "hdo/lab/sweep.h"
 #include "folder_help.h"
 
 static const char *in_folder(const char *name) {

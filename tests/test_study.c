@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "study/study_internal.h"
+#include "lab/study/study_internal.h"
 #include "study_help.h"
 
 static const quad_case pair = {"pair", "pairwise", "forward-law", 4, 4, 4, 0.02, 0, 0.5, 1.0, 0.5, 2.0, 400, NULL};

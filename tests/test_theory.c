@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hdo/theory.h"
+#include "hdo/lab/theory.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define ROUNDING 1e-9

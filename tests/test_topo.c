@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/vec.h"
-#include "hdo/theory.h"
+#include "hdo/lab/theory.h"
 #include "topo/mixer.h"
 
 #define Z_MAX 4.0
@@ -104,6 +104,18 @@ static int matching_name(const hdo_plan *p) {
     int second = 0;
     for (int k = 1; k < 4; k++) second = left[k] == partner[left[0]] ? k - 1 : second;
     return (partner[0] - 1) * 3 + second;
+}
+
+/* The names a configuration may use are those of the tables. */
+static void test_names(void **state) {
+    (void)state;
+    const char *const *names = hdo_names("mixing");
+    int n = 0;
+    for (; names[n] != NULL; n++) {
+        assert_non_null(hdo__mixer_find(names[n]));
+        assert_ptr_equal(hdo__mixer_find(names[n]), hdo__mixers[n]);
+    }
+    assert_null(hdo__mixers[n]);
 }
 
 static void test_topo_matching_is_uniform(void **state) {
@@ -874,6 +886,7 @@ static void test_topo_large(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_topo_matching_is_uniform),
         cmocka_unit_test(test_topo_matching_is_the_permutation),
         cmocka_unit_test(test_topo_matching_rest_is_uniform),

@@ -20,7 +20,7 @@
 
 #include "hdo/config.h"
 #include "hdo/data.h"
-#include "hdo/report.h"
+#include "hdo/json.h"
 #include "hdo/run.h"
 #include "hdo/status.h"
 

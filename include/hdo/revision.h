@@ -25,10 +25,6 @@ typedef struct hdo_revision {
 HDO_API const hdo_revision *hdo_revision_at(int i); /* NULL beyond the last */
 HDO_API int hdo_revision_of(const char *kind, const char *name);
 
-/* The changes since the run in dir that concern it: their number, the first cap of them in out. A run that stores no
- * revisions is older than the first change. */
-HDO_API int hdo_run_changes(const char *dir, const hdo_revision **out, int cap);
-
 #ifdef __cplusplus
 }
 #endif

@@ -21,6 +21,9 @@ extern "C" {
 #define HDO_PRINTF(fmt, args)
 #endif
 
+/* Seen by libhdo-lab of the same version, and by nobody else: declared in headers that are not installed. */
+#define HDO_LAB HDO_API
+
 /* name, value, exit code of the command line, short text */
 #define HDO_STATUS_LIST(X)                                                                                             \
     X(OK, 0, 0, "ok")                                                                                                  \

@@ -26,13 +26,13 @@ static inline size_t hdo__arena_round(size_t bytes) {
     return (bytes + (HDO_ALIGN - 1)) & ~(size_t)(HDO_ALIGN - 1);
 }
 
-hdo_status hdo__arena_init(hdo_arena *a, size_t size);
-void hdo__arena_clear(hdo_arena *a);
-void *hdo__arena_take(hdo_arena *a, size_t bytes); /* 64-byte aligned, not zeroed */
+HDO_LAB hdo_status hdo__arena_init(hdo_arena *a, size_t size);
+HDO_LAB void hdo__arena_clear(hdo_arena *a);
+HDO_LAB void *hdo__arena_take(hdo_arena *a, size_t bytes); /* 64-byte aligned, not zeroed */
 static inline size_t hdo__arena_mark(const hdo_arena *a) {
     return a->used;
 }
-void hdo__arena_rewind(hdo_arena *a, size_t mark);
+HDO_LAB void hdo__arena_rewind(hdo_arena *a, size_t mark);
 
 static inline float *hdo__arena_floats(hdo_arena *a, size_t n) {
     return (float *)hdo__arena_take(a, n * sizeof(float));
@@ -42,8 +42,8 @@ static inline double *hdo__arena_doubles(hdo_arena *a, size_t n) {
 }
 
 /* 64-byte aligned heap memory for rows and arenas; counted, so that a test can show the loop allocates nothing. */
-void *hdo__alloc(size_t bytes); /* zeroed; NULL when out of memory */
-void hdo__free(void *p);
-size_t hdo__alloc_count(void);
+HDO_LAB void *hdo__alloc(size_t bytes); /* zeroed; NULL when out of memory */
+HDO_LAB void hdo__free(void *p);
+HDO_LAB size_t hdo__alloc_count(void);
 
 #endif

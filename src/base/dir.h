@@ -27,7 +27,7 @@ typedef struct hdo_dirs {
 enum { HDO_DIST_AXES = 100 }; /* beside the distributions a user can choose: coordinate directions */
 
 /* Writes u_r[off .. off + len) to out. */
-void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out);
+HDO_LAB void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out);
 
 /* Sphere only: fills scale[0 .. k) for the directions from u->scale_from on (a pass over k x d numbers), so that
  * u->scale can point at it. */

@@ -1,26 +1,2 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Files that are whole or absent: write to a temporary name beside the target, fsync, rename. A reader never sees half
- * a file, a killed writer leaves only a name ending in ".tmp.<pid>".
- */
-#ifndef HDO_BASE_FILE_H
-#define HDO_BASE_FILE_H
-
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "base/status.h"
-
-hdo_status hdo__file_write(const char *path, const void *data, size_t len, hdo_error *e);
-hdo_status hdo__file_read(const char *path, size_t max, char **data, size_t *len, hdo_error *e); /* free(*data) */
-hdo_status hdo__dir_create(const char *path, hdo_error *e); /* with parents; fine if it exists */
-int hdo__file_create(const char *path);                     /* a new file, never somebody's link; -1: errno says why */
-/* Makes the entry of path in its folder durable; failure is not an error (some file systems cannot). */
-void hdo__dir_sync_of(const char *path);
-bool hdo__random_hex(char *hex, size_t digits); /* of the system's generator; hex has digits + 1 bytes */
-bool hdo__path_exists(const char *path);
-
-/* dir + "/" + name into buf; false when it does not fit. */
-bool hdo__path_join(char *buf, size_t cap, const char *dir, const char *name);
-
-#endif
+/* SPDX-License-Identifier: Apache-2.0 — also for the laboratory: <hdo/experimental/file.h>. */
+#include "hdo/experimental/file.h"

@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hdo/status.h"
+
 /* Who asks. The number is part of the address: never renumber, only append. */
 typedef enum hdo_purpose {
     HDO_RNG_INIT = 1,      /* initial parameters; sub = tensor index */
@@ -59,13 +61,13 @@ void hdo__philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 /* Slices [off, off + len) of the stream. Numbers of different kinds come from the same blocks: use one kind a stream.
  */
 void hdo__rng_bits(hdo_stream s, uint64_t off, size_t len, uint32_t *out);
-void hdo__rng_uniform(hdo_stream s, uint64_t off, size_t len, float *out);    /* in the open interval (0, 1) */
-void hdo__rng_normal(hdo_stream s, uint64_t off, size_t len, float *out);     /* N(0, 1), Box-Muller, |z| < 6.7 */
-void hdo__rng_rademacher(hdo_stream s, uint64_t off, size_t len, float *out); /* -1 or +1 */
+HDO_LAB void hdo__rng_uniform(hdo_stream s, uint64_t off, size_t len, float *out); /* in the open interval (0, 1) */
+HDO_LAB void hdo__rng_normal(hdo_stream s, uint64_t off, size_t len, float *out);  /* N(0, 1), Box-Muller, |z| < 6.7 */
+void hdo__rng_rademacher(hdo_stream s, uint64_t off, size_t len, float *out);      /* -1 or +1 */
 
 /* Single numbers: i is the position in the stream; different functions at the same i are not independent. */
 double hdo__rng_double(hdo_stream s, uint64_t i);                  /* (0, 1), 53 bits */
-double hdo__rng_gauss(hdo_stream s, uint64_t i);                   /* N(0, 1) in double */
+HDO_LAB double hdo__rng_gauss(hdo_stream s, uint64_t i);           /* N(0, 1) in double */
 uint64_t hdo__rng_below(hdo_stream s, uint64_t i, uint64_t bound); /* uniform on 0 .. bound-1, exact; bound >= 1 */
 double hdo__rng_gamma(hdo_stream s, uint64_t i, double shape); /* Gamma(shape, 1); attempts are chained, see rng.c */
 double hdo__rng_chi2(hdo_stream s, uint64_t i, double dof);    /* chi-square */
@@ -80,7 +82,7 @@ typedef struct hdo_perm {
     uint64_t n;
     uint32_t half_bits;
 } hdo_perm;
-hdo_perm hdo__perm(hdo_stream s, uint64_t n);
-uint64_t hdo__perm_at(const hdo_perm *p, uint64_t i);
+HDO_LAB hdo_perm hdo__perm(hdo_stream s, uint64_t n);
+HDO_LAB uint64_t hdo__perm_at(const hdo_perm *p, uint64_t i);
 
 #endif

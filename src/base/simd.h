@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hdo/status.h"
 #include "base/rng.h"
 
 #define HDO_CAT2(a, b) a##_##b
@@ -59,6 +60,6 @@ extern const hdo_simd hdo__simd_avx512;
 const hdo_simd *hdo__simd_tables(int i);
 
 /* The best of them, or what HDO_SIMD asks for. Constant for the life of the process. */
-const hdo_simd *hdo__simd(void);
+HDO_LAB const hdo_simd *hdo__simd(void);
 
 #endif

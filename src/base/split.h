@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "hdo/status.h"
+
 typedef struct hdo_range {
     size_t lo, hi; /* [lo, hi) */
 } hdo_range;
@@ -31,8 +33,8 @@ static inline size_t hdo__outside(hdo_ranges r, size_t *off, size_t end, size_t 
     if (*off >= end) return 0;
     return end - *off < most ? end - *off : most;
 }
-bool hdo__all_inside(hdo_ranges r, size_t off, size_t len);    /* [off, off + len) in one range */
-size_t hdo__count_outside(hdo_ranges r, size_t lo, size_t hi); /* numbers of [lo, hi) in no range */
+bool hdo__all_inside(hdo_ranges r, size_t off, size_t len);            /* [off, off + len) in one range */
+HDO_LAB size_t hdo__count_outside(hdo_ranges r, size_t lo, size_t hi); /* numbers of [lo, hi) in no range */
 /* x = 0 where [lo, hi) meets the ranges. */
 void hdo__ranges_clear(hdo_ranges r, size_t lo, size_t hi, float *x);
 

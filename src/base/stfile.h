@@ -38,8 +38,8 @@ hdo_status hdo__st_parse(const void *buf, size_t len, uint64_t file_len, const c
                          char **metadata, hdo_error *e);
 
 /* Opens a file, reads and parses its header. */
-hdo_status hdo__st_open(const char *path, int *fd, hdo_st_tensor **out, int *n, char **metadata, hdo_error *e);
+HDO_LAB hdo_status hdo__st_open(const char *path, int *fd, hdo_st_tensor **out, int *n, char **metadata, hdo_error *e);
 
-const hdo_st_tensor *hdo__st_find(const hdo_st_tensor *t, int n, const char *name);
+HDO_LAB const hdo_st_tensor *hdo__st_find(const hdo_st_tensor *t, int n, const char *name);
 
 #endif

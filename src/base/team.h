@@ -7,6 +7,7 @@
 #ifndef HDO_BASE_TEAM_H
 #define HDO_BASE_TEAM_H
 
+#include "hdo/status.h"
 #include "base/arena.h"
 
 typedef struct hdo_team {
@@ -25,13 +26,13 @@ typedef void (*hdo_task)(void *ctx, int task, hdo_work *w);
 
 /* Runs fn(ctx, 0 .. n_tasks-1), in any order, over the team's threads; returns when all are done. With one thread the
  * tasks run in order on the caller. Tasks get a work whose team is a single thread. Arena marks are restored. */
-void hdo__team_run(hdo_team *t, int n_tasks, hdo_task fn, void *ctx);
+HDO_LAB void hdo__team_run(hdo_team *t, int n_tasks, hdo_task fn, void *ctx);
 
-hdo_status hdo__team_init(hdo_team *t, int threads, size_t arena_bytes);
-void hdo__team_clear(hdo_team *t);
+HDO_LAB hdo_status hdo__team_init(hdo_team *t, int threads, size_t arena_bytes);
+HDO_LAB void hdo__team_clear(hdo_team *t);
 
 /* CPUs this process may use: the affinity mask, and a cgroup quota if there is one. */
-int hdo__cpu_count(void);
+HDO_LAB int hdo__cpu_count(void);
 /* The same when that many processes share the machine: at most an equal part of it, at least 1. */
 int hdo__cpu_count_shared(int processes);
 

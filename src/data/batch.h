@@ -17,8 +17,8 @@ typedef struct hdo_batch {
 } hdo_batch;
 
 /* Samples idx[0 .. b->size) of ds into in (size, n_in: floats or tokens) and label (size); points b at them. */
-void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, const hdo_stream *augment, void *in,
-                       int32_t *label);
+HDO_LAB void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, const hdo_stream *augment,
+                               void *in, int32_t *label);
 /* Arena bytes of a batch: its indices, labels and inputs. 0 without data. */
 size_t hdo__batch_bytes(const hdo_dataset *ds, int batch);
 

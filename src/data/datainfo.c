@@ -52,7 +52,7 @@ hdo_status hdo_data_at(int i, hdo_data_info *out, hdo_error *e) {
 hdo_status hdo_data_find(const char *name, hdo_data_info *out, hdo_error *e) {
     const hdo_data_entry *d = hdo__data_find(name);
     if (d != NULL) return hdo_data_at((int)(d - hdo__data_entries), out, e);
-    const char *near = hdo__suggest(name, hdo__data_names);
+    const char *near = hdo__suggest(name, hdo_names("data"));
     return hdo__fail(e, HDO_E_CONFIG, "there is no data set '%s'%s%s%s; 'hdo data list' shows them", name,
                      near != NULL ? " (did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?)" : "");
 }

@@ -39,11 +39,8 @@ struct hdo_dataset { /* first member of every implementation */
 
 /* Opens training and validation set by config. data.name "none" gives two NULLs (objectives without data). Both are
  * owned by the caller. A missing data set is HDO_E_DATA with the command that obtains it. */
-hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
-void hdo__dataset_destroy(hdo_dataset *ds); /* NULL is fine */
-
-/* NULL-terminated names of all data sets, for hdo_names("data"). */
-extern const char *const hdo__data_names[];
+HDO_LAB hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
+HDO_LAB void hdo__dataset_destroy(hdo_dataset *ds); /* NULL is fine */
 
 /* ---- who holds which samples ---- */
 typedef struct hdo_shards hdo_shards;
@@ -55,13 +52,14 @@ void hdo__shards_destroy(hdo_shards *s);
 /* data.reshuffle: false. Every pass over a shard is then in the order of the first one. */
 void hdo__shards_fix_order(hdo_shards *s);
 bool hdo__shards_order_fixed(const hdo_shards *s);
-int64_t hdo__shard_count(const hdo_shards *s, int node);
-int64_t hdo__shard_at(const hdo_shards *s, int node, int64_t j); /* global number of the j-th sample of node's shard */
+HDO_LAB int64_t hdo__shard_count(const hdo_shards *s, int node);
+HDO_LAB int64_t hdo__shard_at(const hdo_shards *s, int node,
+                              int64_t j); /* global number of the j-th sample of node's shard */
 
 /* ---- which of them now ----
  * Batch number t of `node`: positions t*batch .. t*batch+batch-1 of an endless sequence of shuffled passes over the
  * shard, each pass (epoch) shuffled anew (unless the order is fixed) by a keyed bijection: O(batch), any t addressable,
  * no arrays. */
-void hdo__sampler_batch(const hdo_shards *s, uint64_t seed, int node, int64_t t, int batch, int64_t *idx);
+HDO_LAB void hdo__sampler_batch(const hdo_shards *s, uint64_t seed, int node, int64_t t, int batch, int64_t *idx);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/names.h"
 #include "data/data_impl.h"
 #include "data/store.h"
 
@@ -10,28 +11,9 @@ static hdo_status open_none(const hdo_data_config *c, hdo_dataset **train, hdo_d
     return HDO_OK;
 }
 
-/* name, how to open it, what it needs, one line for people */
-#define DATA_SETS(X)                                                                                                   \
-    X("synthetic", hdo__synth_open, HDO_DATA_BUILT_IN, "Gaussian mixture with known Bayes error, generated")           \
-    X("mnist", hdo__mnist_open, HDO_DATA_ABSENT, "handwritten digits, 28x28 grey, 60,000 + 10,000, 10 classes")        \
-    X("cifar10", hdo__cifar_open, HDO_DATA_ABSENT, "small photographs, 32x32 RGB, 50,000 + 10,000, 10 classes")        \
-    X("brackets", hdo__brackets_open, HDO_DATA_BUILT_IN,                                                               \
-      "strings of ( and ), correct or not, 25,600 + 2,560, generated")                                                 \
-    X("csv", hdo__custom_open, HDO_DATA_OWN, "your table: numbers and a label column (data.path)")                     \
-    X("libsvm", hdo__custom_open, HDO_DATA_OWN, "your LIBSVM file: label index:value ... (data.path)")                 \
-    X("npy", hdo__custom_open, HDO_DATA_OWN, "your NumPy arrays: inputs and labels (data.path)")                       \
-    X("idx", hdo__custom_open, HDO_DATA_OWN, "your IDX files: images and labels, raw or .gz (data.path)")              \
-    X("none", open_none, HDO_DATA_BUILT_IN, "no data, for objectives that are formulas (quadratic)")
-
-const char *const hdo__data_names[] = {
-#define HDO_X(name, open, state, about) name,
-    DATA_SETS(HDO_X)
-#undef HDO_X
-        NULL};
-
 const hdo_data_entry hdo__data_entries[] = {
 #define HDO_X(name, open, state, about) {name, open, (int)(state), about},
-    DATA_SETS(HDO_X)
+    HDO_DATA_LIST(HDO_X)
 #undef HDO_X
         {NULL, NULL, 0, NULL}};
 

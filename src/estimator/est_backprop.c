@@ -21,7 +21,7 @@ const hdo_estimator_ops hdo__est_fo = {
     .name = "fo",
     .help = "gradient by back-propagation (first order)",
     .needs = HDO_CAN_GRAD,
-    .theory = HDO_THEORY_FO,
+    .family = HDO_EST_GRADIENT,
     .work_bytes = fo_work_bytes,
     .estimate = fo_estimate,
 };

@@ -55,7 +55,7 @@ const hdo_estimator_ops hdo__est_complex_step = {
     .help = "imaginary part of the loss at x + i nu u: no subtraction, analytic models (rv complex forward passes)",
     .needs = HDO_CAN_COMPLEX,
     .zeroth = true,
-    .theory = HDO_THEORY_CSTEP,
+    .family = HDO_EST_COMPLEX,
     .work_bytes = complex_work_bytes,
     .estimate = complex_estimate,
 };

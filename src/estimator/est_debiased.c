@@ -113,7 +113,7 @@ const hdo_estimator_ops hdo__est_debiased = {
     .needs = HDO_CAN_LOSS,
     .zeroth = true,
     .difference = true,
-    .theory = HDO_THEORY_FD1,
+    .family = HDO_EST_ONE_SIDED,
     .work_bytes = debiased_work_bytes,
     .estimate = debiased_estimate,
 };

@@ -59,7 +59,7 @@ const hdo_estimator_ops hdo__est_fd = {
     .needs = HDO_CAN_LOSS,
     .zeroth = true,
     .difference = true,
-    .theory = HDO_THEORY_FD1,
+    .family = HDO_EST_ONE_SIDED,
     .work_bytes = fd_work_bytes,
     .estimate = fd_estimate,
 };
@@ -107,7 +107,7 @@ const hdo_estimator_ops hdo__est_fd_central = {
     .needs = HDO_CAN_LOSS,
     .zeroth = true,
     .difference = true,
-    .theory = HDO_THEORY_FD2,
+    .family = HDO_EST_CENTRAL,
     .work_bytes = central_work_bytes,
     .estimate = central_estimate,
 };

@@ -56,7 +56,7 @@ const hdo_estimator_ops hdo__est_fd_coord = {
     .zeroth = true,
     .axes = true,
     .difference = true,
-    .theory = HDO_THEORY_FD1,
+    .family = HDO_EST_ONE_SIDED,
     .work_bytes = coord_work_bytes,
     .estimate = coord_estimate,
 };

@@ -105,7 +105,7 @@ const hdo_estimator_ops hdo__est_fd_law = {
     .zeroth = true,
     .gaussian = true,
     .difference = true,
-    .theory = HDO_THEORY_FD1,
+    .family = HDO_EST_ONE_SIDED,
     .work_bytes = law_work_bytes,
     .estimate = law_estimate,
 };

@@ -50,7 +50,7 @@ const hdo_estimator_ops hdo__est_forward = {
     .help = "forward-mode differentiation: exact slopes along random directions (rv Jacobian-vector products)",
     .needs = HDO_CAN_JVP,
     .zeroth = true,
-    .theory = HDO_THEORY_FM,
+    .family = HDO_EST_FORWARD,
     .work_bytes = forward_work_bytes,
     .estimate = forward_estimate,
 };

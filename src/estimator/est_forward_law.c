@@ -151,7 +151,7 @@ const hdo_estimator_ops hdo__est_forward_law = {
     .needs = HDO_CAN_GRAD,
     .zeroth = true,
     .gaussian = true,
-    .theory = HDO_THEORY_FM,
+    .family = HDO_EST_FORWARD,
     .work_bytes = law_work_bytes,
     .estimate = law_estimate,
 };

@@ -136,7 +136,7 @@ const hdo_estimator_ops hdo__est_forward_sim = {
     .help = "forward mode as the paper simulates it: one gradient, then rv literal random vectors",
     .needs = HDO_CAN_GRAD,
     .zeroth = true,
-    .theory = HDO_THEORY_FM,
+    .family = HDO_EST_FORWARD,
     .work_bytes = sim_work_bytes,
     .estimate = sim_estimate,
 };

@@ -2,22 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/options.h"
+#include "config/names.h"
 #include "estimator/estimator.h"
 
 const hdo_estimator_ops *const hdo__estimators[] = {
-    &hdo__est_fo,
-    &hdo__est_fd,
-    &hdo__est_fd_central,
-    &hdo__est_fd_coord,
-    &hdo__est_debiased,
-    &hdo__est_forward,
-    &hdo__est_complex_step,
-    &hdo__est_forward_sim,
-    &hdo__est_forward_law,
-    &hdo__est_fd_law,
-    NULL,
-};
+#define HDO_X(id, name, zeroth, vectors) &hdo__est_##id,
+    HDO_ESTIMATOR_LIST(HDO_X)
+#undef HDO_X
+        NULL};
 
 const hdo_estimator_ops *hdo__estimator_find(const char *name) {
     for (int i = 0; hdo__estimators[i] != NULL; i++) {
@@ -74,30 +66,6 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
             class_name, s->ops->name, f->model, f->kink, class_name);
     }
     return HDO_OK;
-}
-
-/* With shared streams all nodes have one S = (1/rv) sum_r u_r u_r', and G_i = S g_i. An estimator that is exact in law
- * has no vectors to share: every G_i would have its law, but not together. One node alone has nobody to agree with. */
-hdo_status hdo__streams_check(const hdo_config *c, hdo_error *e) {
-    int64_t sharing = 0;
-    const hdo_class_config *law = NULL;
-    for (int k = 0; k < c->n_classes; k++) {
-        const hdo_class_config *p = &c->population[k];
-        const hdo_estimator_ops *ops = hdo__estimator_find(p->estimator);
-        if (ops == NULL || !ops->zeroth || p->streams.id != HDO_STREAMS_SHARED || p->count == 0) continue;
-        sharing += p->count;
-        if (ops->gaussian && law == NULL) law = p;
-    }
-    if (law == NULL || sharing < 2) return HDO_OK;
-    char key[3 * HDO_NAME_MAX], where[HDO_PATH_MAX + 32];
-    snprintf(key, sizeof key, "population.%s.streams", law->name);
-    hdo__config_where(c, key, where, sizeof where);
-    bool grad = (hdo__estimator_find(law->estimator)->needs & HDO_CAN_GRAD) != 0;
-    return hdo__fail(
-        e, HDO_E_CONFIG,
-        "%s%s is 'shared' for %lld nodes in all, but population.%s.estimator is '%s', which draws no vectors "
-        "that nodes could share; use estimator %s, or streams: independent",
-        where, key, (long long)sharing, law->name, law->estimator, grad ? "forward-sim" : "fd");
 }
 
 hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,

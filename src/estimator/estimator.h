@@ -11,7 +11,8 @@
 #ifndef HDO_ESTIMATOR_ESTIMATOR_H
 #define HDO_ESTIMATOR_ESTIMATOR_H
 
-#include "hdo/theory.h"
+#include "hdo/status.h"
+#include "config/names.h"
 #include "objective/objective.h"
 
 enum { HDO_DIRS_AT_ONCE = 256 }; /* enough to fill any team; 256 slopes are 2 KiB */
@@ -44,15 +45,23 @@ typedef struct hdo_estimate_info {
  * chapter 4); a product of complex numbers is four real ones. */
 enum { HDO_COST_JVP = 2, HDO_COST_GRADIENT = 3, HDO_COST_COMPLEX = 4 };
 
+typedef enum hdo_est_family {                    /* where the slopes of an estimator come from */
+                              HDO_EST_GRADIENT,  /* no slopes: the gradient itself */
+                              HDO_EST_FORWARD,   /* exact directional derivatives */
+                              HDO_EST_ONE_SIDED, /* differences F(x + nu u) - F(x) */
+                              HDO_EST_CENTRAL,   /* differences F(x + nu u) - F(x - nu u) */
+                              HDO_EST_COMPLEX    /* complex step */
+} hdo_est_family;
+
 typedef struct hdo_estimator_ops {
     const char *name;
     const char *help;
-    unsigned needs;        /* HDO_CAN_* of the objective */
-    bool zeroth;           /* uses directions: rv and nu matter */
-    bool gaussian;         /* exact in law, and that for Gaussian directions only */
-    bool axes;             /* coordinate directions: no distribution to choose */
-    bool difference;       /* subtracts losses: nu trades truncation against round-off */
-    hdo_theory_est theory; /* which row of the table in docs/theory.md predicts it */
+    unsigned needs;  /* HDO_CAN_* of the objective */
+    bool zeroth;     /* uses directions: rv and nu matter */
+    bool gaussian;   /* exact in law, and that for Gaussian directions only */
+    bool axes;       /* coordinate directions: no distribution to choose */
+    bool difference; /* subtracts losses: nu trades truncation against round-off */
+    hdo_est_family family;
     /* Arena bytes beyond the objective's own passes. */
     size_t (*work_bytes)(const hdo_estimator *s, const hdo_objective *f, int batch);
     /* g (d + n_buf): the estimate, then the updated buffers. What it leaves at f->idle has no meaning: no loss depends
@@ -73,28 +82,26 @@ struct hdo_estimator {
 };
 
 extern const hdo_estimator_ops *const hdo__estimators[]; /* the registry, ends with NULL */
-const hdo_estimator_ops *hdo__estimator_find(const char *name);
-hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_config *k);
+HDO_LAB const hdo_estimator_ops *hdo__estimator_find(const char *name);
+HDO_LAB hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_config *k);
 
 /* Refuses an estimator the objective cannot serve, with a sentence. */
-hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, const char *class_name, hdo_error *e);
-
-/* Refuses `streams: shared` where the estimators cannot have that joint law, with a sentence. */
-hdo_status hdo__streams_check(const hdo_config *c, hdo_error *e);
+HDO_LAB hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, const char *class_name,
+                                        hdo_error *e);
 
 /* All arena bytes of one estimate: the estimator's and the objective's. Does not grow with rv. */
-size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
+HDO_LAB size_t hdo__estimator_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch);
 
 /* One estimate, with its zeros at f->idle. The step loop calls ops->estimate and passes over them instead. */
-hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w, float *g,
-                         hdo_estimate_info *info);
+HDO_LAB hdo_status hdo__estimate(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
+                                 float *g, hdo_estimate_info *info);
 
 /* ---- helpers for implementations (directions.c) ---- */
 
 hdo_dirs hdo__request_dirs(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
 /* The stream of another purpose at the address of u: chi-square numbers, levels. */
 hdo_stream hdo__sibling_stream(const hdo_dirs *u, hdo_purpose purpose);
-double hdo__request_nu(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
+HDO_LAB double hdo__request_nu(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q);
 void hdo__keep_buffers(const hdo_objective *f, const hdo_request *q, float *g); /* copies x's buffers behind g */
 
 /* Blocks: pieces of x with a scalar of their own. One for `whole`, one a tensor for `per-tensor`. */
@@ -119,7 +126,8 @@ void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team
 void hdo__scale_directions(hdo_dirs *u, int first, int k, hdo_team *team, float *scale);
 
 /* One constructor-free table per estimator. */
-extern const hdo_estimator_ops hdo__est_fo, hdo__est_fd, hdo__est_fd_central, hdo__est_fd_coord, hdo__est_debiased,
-    hdo__est_forward, hdo__est_complex_step, hdo__est_forward_sim, hdo__est_forward_law, hdo__est_fd_law;
+#define HDO_X(id, name, zeroth, vectors) extern HDO_LAB const hdo_estimator_ops hdo__est_##id;
+HDO_ESTIMATOR_LIST(HDO_X)
+#undef HDO_X
 
 #endif

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hdo/status.h"
 #include "base/arena.h"
 #include "base/rng.h"
 
@@ -29,7 +30,7 @@ typedef struct hdo_conv { /* a 2-d convolution, square or not */
     size_t x_step, y_step, w_step;
 } hdo_conv;
 
-void hdo__conv_init(hdo_conv *c); /* computes Ho, Wo and the steps */
+HDO_LAB void hdo__conv_init(hdo_conv *c); /* computes Ho, Wo and the steps */
 
 typedef struct hdo_attn { /* causal multi-head self-attention of small heads */
     int B, T, heads, hs;  /* samples, positions, heads, head size; model width D = heads * hs */
@@ -74,6 +75,6 @@ typedef struct hdo_kernels {
     void (*gelu)(size_t n, const float *x, float *y, float *dy);
 } hdo_kernels;
 
-const hdo_kernels *hdo__kernels(int which); /* HDO_KERNELS_AUTO or HDO_KERNELS_REF */
+HDO_LAB const hdo_kernels *hdo__kernels(int which); /* HDO_KERNELS_AUTO or HDO_KERNELS_REF */
 
 #endif

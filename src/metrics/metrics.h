@@ -31,7 +31,7 @@ size_t hdo__metrics_work_bytes(const hdo_metrics *m); /* arena bytes of each thr
 
 /* Fills the validation part of row (all, cls, node0, mu, gamma). All ranks together; the loss of
  * the mean model is known to rank 0 only. */
-hdo_status hdo__metrics_evaluate(hdo_metrics *m, hdo_row *row, hdo_error *e);
+HDO_LAB hdo_status hdo__metrics_evaluate(hdo_metrics *m, hdo_row *row, hdo_error *e);
 
 typedef struct hdo_metrics_part { /* the same, of this rank's nodes alone */
     int nodes[HDO_CLASSES_MAX];   /* of each class here */
@@ -60,8 +60,9 @@ typedef struct hdo_metric {
 extern const hdo_metric hdo__metric_table[]; /* ends with name == NULL */
 
 /* Calls emit for every figure of the row with its full name ("val/loss_zo"). */
-void hdo__metric_each(const hdo_row *row, const char (*class_name)[HDO_NAME_MAX],
-                      void (*emit)(void *ctx, const hdo_metric *m, const char *name, double real, int64_t integer),
-                      void *ctx);
+HDO_LAB void hdo__metric_each(const hdo_row *row, const char (*class_name)[HDO_NAME_MAX],
+                              void (*emit)(void *ctx, const hdo_metric *m, const char *name, double real,
+                                           int64_t integer),
+                              void *ctx);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "config/names.h"
 #include "objective/network.h"
 #include "objective/registry.h"
 
@@ -15,12 +16,10 @@ static hdo_status logistic_create(const hdo_objective_args *p, hdo_objective **o
 }
 
 const hdo_objective_entry hdo__objectives[] = {
-    {"logistic", true, logistic_create},         {"logistic-l2", true, hdo__logistic_create},
-    {"mlp", true, hdo__network_create},          {"cnn2", true, hdo__network_create},
-    {"cnn3", true, hdo__network_create},         {"resnet18", true, hdo__network_create},
-    {"transformer", true, hdo__network_create},  {"custom", true, hdo__network_create},
-    {"quadratic", false, hdo__quadratic_create}, {NULL, false, NULL},
-};
+#define HDO_X(name, data, create) {name, data, create},
+    HDO_MODEL_LIST(HDO_X)
+#undef HDO_X
+        {NULL, false, NULL}};
 
 const hdo_objective_entry *hdo__objective_find(const char *name) {
     for (const hdo_objective_entry *o = hdo__objectives; o->name != NULL; o++) {

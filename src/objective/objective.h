@@ -106,16 +106,16 @@ typedef struct hdo_objective_entry { /* one line of the registry */
 } hdo_objective_entry;
 
 extern const hdo_objective_entry hdo__objectives[]; /* ends with name == NULL */
-const hdo_objective_entry *hdo__objective_find(const char *name);
+HDO_LAB const hdo_objective_entry *hdo__objective_find(const char *name);
 
 /* ---- wrappers: asserts and defaults; only they touch ops ---- */
 unsigned hdo__objective_can(const hdo_objective *f);
-void hdo__objective_destroy(hdo_objective *f);      /* NULL is fine */
-size_t hdo__objective_live(const hdo_objective *f); /* coordinates a loss depends on: d, but for f->idle */
-hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
-                               double *loss, float *buf);
-size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);
-hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
-                                    int first, int k, float nu, hdo_work *w, double *loss);
+void hdo__objective_destroy(hdo_objective *f);              /* NULL is fine */
+HDO_LAB size_t hdo__objective_live(const hdo_objective *f); /* coordinates a loss depends on: d, but for f->idle */
+HDO_LAB hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w,
+                                       float *g, double *loss, float *buf);
+HDO_LAB size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);
+HDO_LAB hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x,
+                                            const hdo_dirs *u, int first, int k, float nu, hdo_work *w, double *loss);
 
 #endif

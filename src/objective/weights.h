@@ -2,6 +2,7 @@
 #ifndef HDO_OBJECTIVE_WEIGHTS_H
 #define HDO_OBJECTIVE_WEIGHTS_H
 
+#include "hdo/status.h"
 #include "hdo/weights.h"
 #include "objective/objective.h"
 
@@ -17,11 +18,11 @@ typedef struct hdo_weights_report {
  * from the model's only in its first dimension, where the model has `classes`, is a head for other classes: it keeps
  * its initial values. Any other difference, or a file without a single tensor of the model, is HDO_E_DATA. report may
  * be NULL. On failure x is untouched. */
-hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int classes, float *x,
-                             hdo_weights_report *report, hdo_error *e);
+HDO_LAB hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int classes, float *x,
+                                     hdo_weights_report *report, hdo_error *e);
 
 /* Writes parameters and buffers of x under their names. notes: see hdo_tensors_write. */
-hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char *const *notes, const char *path,
-                             hdo_error *e);
+HDO_LAB hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char *const *notes, const char *path,
+                                     hdo_error *e);
 
 #endif

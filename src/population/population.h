@@ -144,9 +144,9 @@ hdo_status hdo__mean_init(hdo_mean *m, size_t ld);
 void hdo__mean_clear(hdo_mean *m);
 
 /* noise.c. Measures the noise of the classes at the present models and sets the rates of balanced classes. */
-hdo_status hdo__population_measure_noise(hdo_population *p, int64_t step, hdo_error *e);
-bool hdo__population_uses_noise(const hdo_population *p);                /* at some step */
-bool hdo__population_wants_noise(const hdo_population *p, int64_t step); /* before this one */
+HDO_LAB hdo_status hdo__population_measure_noise(hdo_population *p, int64_t step, hdo_error *e);
+bool hdo__population_uses_noise(const hdo_population *p);                        /* at some step */
+HDO_LAB bool hdo__population_wants_noise(const hdo_population *p, int64_t step); /* before this one */
 
 /* simclock.c. Simulated time of the nodes after a step. */
 void hdo__population_advance_clocks(hdo_population *p, const hdo_plan *plan);

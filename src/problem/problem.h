@@ -21,23 +21,23 @@ typedef struct hdo_problem {
 } hdo_problem;
 
 /* config lives as long as the problem. After a failure, too, the problem is to be closed. */
-hdo_status hdo__problem_open(hdo_problem *p, const hdo_config *c, hdo_error *e);
+HDO_LAB hdo_status hdo__problem_open(hdo_problem *p, const hdo_config *c, hdo_error *e);
 /* The same without shards: for those who look at a model and at the data as a whole. No batches of nodes. */
-hdo_status hdo__problem_open_whole(hdo_problem *p, const hdo_config *c, hdo_error *e);
-void hdo__problem_close(hdo_problem *p); /* {0} is fine */
+HDO_LAB hdo_status hdo__problem_open_whole(hdo_problem *p, const hdo_config *c, hdo_error *e);
+HDO_LAB void hdo__problem_close(hdo_problem *p); /* {0} is fine */
 
-int hdo__problem_class(const hdo_problem *p, int node);
+HDO_LAB int hdo__problem_class(const hdo_problem *p, int node);
 
 /* Batch number `number` of the node's endless shuffled passes over its shard, in memory of the arena. Crops and flips
  * belong to the batch, not to the step. noise_step addresses what else is random about it (dropout masks, noise of
  * objectives without data). */
-hdo_batch hdo__problem_batch(const hdo_problem *p, int node, int size, int64_t number, int64_t noise_step,
-                             hdo_arena *a);
+HDO_LAB hdo_batch hdo__problem_batch(const hdo_problem *p, int node, int size, int64_t number, int64_t noise_step,
+                                     hdo_arena *a);
 /* The samples idx[0 .. size) as they are, without crops or flips, in memory of the arena. */
-hdo_batch hdo__problem_samples(const hdo_problem *p, int node, const int64_t *idx, int size, hdo_arena *a);
-size_t hdo__problem_batch_bytes(const hdo_problem *p, int size); /* of the arena, for either */
+HDO_LAB hdo_batch hdo__problem_samples(const hdo_problem *p, int node, const int64_t *idx, int size, hdo_arena *a);
+HDO_LAB size_t hdo__problem_batch_bytes(const hdo_problem *p, int size); /* of the arena, for either */
 
 /* The common starting point (d + n_buf): drawn from the seed, then what model.weights has. report may be NULL. */
-hdo_status hdo__problem_start(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e);
+HDO_LAB hdo_status hdo__problem_start(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e);
 
 #endif

@@ -33,7 +33,7 @@ typedef struct hdo_ckfile { /* an open checkpoint */
 
 /* Opens and parses the head. HDO_E_UNSUPPORTED: an older format. */
 hdo_status hdo__ckfile_open(hdo_ckfile *f, const char *path, hdo_error *e);
-void hdo__ckfile_close(hdo_ckfile *f);
+HDO_LAB void hdo__ckfile_close(hdo_ckfile *f);
 /* Is `rows`, the hash of all rows, what the file was sealed with? HDO_E_DATA and a sentence if not. */
 hdo_status hdo__ckfile_check(const hdo_ckfile *f, const unsigned char rows[32], hdo_error *e);
 /* Reads all rows of the open file and checks them. */
@@ -45,7 +45,7 @@ hdo_status hdo__ckfile_plan(hdo_st_tensor *t, int n, const char *state, const ch
 void hdo__ckfile_seal(char *head, size_t head_len, const unsigned char rows[32]);
 
 /* All bytes, whatever signals do; false on failure or at the end of the file. */
-bool hdo__read_at(int fd, void *buf, size_t len, uint64_t off);
+HDO_LAB bool hdo__read_at(int fd, void *buf, size_t len, uint64_t off);
 bool hdo__write_at(int fd, const void *buf, size_t len, uint64_t off);
 
 /* checkpoints/step-N.safetensors of a run folder. */
@@ -53,9 +53,9 @@ void hdo__ckfile_path(const char *dir, int64_t step, char path[HDO_CKFILE_PATH_M
 /* The steps of the checkpoints in dir, newest first, whatever the order of the folder: how many; free(*steps). */
 int hdo__ckfile_list(const char *dir, int64_t **steps);
 /* Opens and verifies. */
-hdo_status hdo__ckfile_open_whole(hdo_ckfile *f, const char *path, hdo_error *e);
+HDO_LAB hdo_status hdo__ckfile_open_whole(hdo_ckfile *f, const char *path, hdo_error *e);
 /* Opens the newest checkpoint of dir that is whole. `note` (may be NULL) receives a sentence about those that are not.
  * HDO_E_DATA: there is none. */
-hdo_status hdo__ckfile_open_newest(hdo_ckfile *f, const char *dir, char *note, size_t note_cap, hdo_error *e);
+HDO_LAB hdo_status hdo__ckfile_open_newest(hdo_ckfile *f, const char *dir, char *note, size_t note_cap, hdo_error *e);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef HDO_RECORD_CKSTATE_H
 #define HDO_RECORD_CKSTATE_H
 
+#include "hdo/status.h"
 #include "base/linelog.h"
 #include "record/record.h"
 
@@ -25,7 +26,7 @@ void hdo__state_head_of(const hdo_record *r, hdo_state_head *h);
 void hdo__record_hash_inputs(hdo_record *r);
 char *hdo__state_text(const hdo_record *r, const hdo_state_head *h); /* free it; NULL: out of memory */
 /* path is for messages. */
-hdo_status hdo__state_read_head(const char *json, const char *path, hdo_state_head *h, hdo_error *e);
+HDO_LAB hdo_status hdo__state_read_head(const char *json, const char *path, hdo_state_head *h, hdo_error *e);
 hdo_status hdo__state_load(hdo_record *r, const char *json, const char *path, hdo_error *e);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hdo/report.h"
+#include "hdo/json.h"
 #include "record/record.h"
 
 hdo_status hdo__record_put_row(hdo_record *r, hdo_error *e) {

@@ -61,7 +61,7 @@ void hdo__record_close(hdo_record *r);
 /* All ranks: evaluates the population, completes the row with counts and times and puts it to sinks and hooks. */
 hdo_status hdo__record_evaluate(hdo_record *r, hdo_error *e);
 hdo_status hdo__record_put_row(hdo_record *r, hdo_error *e);   /* r->row, to sinks and hooks */
-hdo_stop hdo__record_judge(const hdo_record *r);               /* what r->row means for the run */
+HDO_LAB hdo_stop hdo__record_judge(const hdo_record *r);       /* what r->row means for the run */
 double hdo__record_loss_limit(const hdo_record *r);            /* a mean loss above it counts as diverged */
 bool hdo__record_due(const hdo_record *r);                     /* is an evaluation due at this step? */
 hdo_status hdo__record_trace(hdo_record *r, hdo_error *e);     /* a line of trace.jsonl, if it is written */
@@ -102,9 +102,9 @@ void hdo__put_mixing(hdo_json *j, const hdo_record *r); /* also in the manifest 
 /* ---- stored.c: the configuration stored in a run folder ---- */
 /* config.yaml if it is as it was written, otherwise that of the newest whole checkpoint, with a sentence in note (may
  * be NULL). HDO_E_DATA if neither can be trusted. */
-hdo_status hdo__stored_config_load(const char *dir, hdo_config *c, char *note, size_t note_cap, hdo_error *e);
-bool hdo__stored_config_sealed(const char *dir);    /* has config.yaml a checksum at all, right or wrong? */
-char *hdo__stored_config_text(const hdo_config *c); /* config.yaml: the dump and its checksum; free it */
+HDO_LAB hdo_status hdo__stored_config_load(const char *dir, hdo_config *c, char *note, size_t note_cap, hdo_error *e);
+HDO_LAB bool hdo__stored_config_sealed(const char *dir); /* has config.yaml a checksum at all, right or wrong? */
+char *hdo__stored_config_text(const hdo_config *c);      /* config.yaml: the dump and its checksum; free it */
 /* Do a and b differ in nothing but settings that do not touch the past of a run? */
 bool hdo__config_same_past(const hdo_config *a, const hdo_config *b);
 

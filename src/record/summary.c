@@ -8,6 +8,11 @@
 #include "hdo/hdo.h"
 #include "record/record.h"
 
+const char *hdo_stop_name(hdo_stop why) {
+    static const char *const names[] = {"running", "completed", "target", "timeout", "diverged", "stopped"};
+    return names[why];
+}
+
 static const char *outcome_of(hdo_stop stop) {
     switch (stop) {
     case HDO_COMPLETED:

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 — version and what this build and this machine offer, for `hdo doctor`. */
+/* SPDX-License-Identifier: Apache-2.0 — what this build and this machine offer, for `hdo doctor`. */
 #include <stdio.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -8,10 +8,6 @@
 #include "base/team.h"
 #include "hdo/hdo.h"
 #include "kernels/kernels.h"
-
-const char *hdo_version(void) {
-    return HDO_VERSION;
-}
 
 static void add(hdo_feature *out, int cap, int *n, const char *name, bool present, const char *detail,
                 const char *gives) {

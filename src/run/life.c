@@ -10,11 +10,6 @@
 #include "base/sha256.h"
 #include "run/run_internal.h"
 
-const char *hdo_stop_name(hdo_stop why) {
-    static const char *const names[] = {"running", "completed", "target", "timeout", "diverged", "stopped"};
-    return names[why];
-}
-
 hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e) {
     *out = NULL;
     hdo_status st = hdo_config_check(c, e);

@@ -4,7 +4,6 @@
  *
  *   wire.c   configuration -> parts    loop.c   step, and when due evaluate, save, judge
  *   life.c   create, destroy, views    roles.c  which rank holds which nodes
- *   check.c  cross-field sense, names
  */
 #ifndef HDO_RUN_RUN_INTERNAL_H
 #define HDO_RUN_RUN_INTERNAL_H

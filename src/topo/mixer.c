@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "config/names.h"
 
 static hdo_stream match_stream(const hdo_mixer *m, int64_t t) {
     return hdo__stream(m->seed, HDO_RNG_MATCH, 0, (uint64_t)t, 0);
@@ -72,7 +73,11 @@ static const hdo_mixer_ops none = {.name = "none", .help = "no communication", .
 static const hdo_mixer_ops allreduce = {
     .name = "allreduce", .help = "exact averaging of all nodes", .all_step = true, .allreduce = true};
 
-const hdo_mixer_ops *const hdo__mixers[] = {&matching, &pairwise, &hdo__mixer_graph, &none, &allreduce, NULL};
+const hdo_mixer_ops *const hdo__mixers[] = {
+#define HDO_X(table, name) &table,
+    HDO_MIXING_LIST(HDO_X)
+#undef HDO_X
+        NULL};
 
 const hdo_mixer_ops *hdo__mixer_find(const char *name) {
     for (int i = 0; hdo__mixers[i] != NULL; i++) {

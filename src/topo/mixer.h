@@ -86,7 +86,7 @@ typedef struct hdo_spectrum {
 
 /* Larger graphs are skipped unless there is a formula: 2000 nodes stay below 0.2 s. */
 enum { HDO_SPECTRUM_NODES = 4096, HDO_SPECTRUM_EDGES = 1 << 18, HDO_SPECTRUM_EDGES_SAMPLED = 1 << 16 };
-hdo_status hdo__mixer_spectrum(const hdo_mixer *m, hdo_spectrum *out);
+HDO_LAB hdo_status hdo__mixer_spectrum(const hdo_mixer *m, hdo_spectrum *out);
 const char *hdo__spectrum_how_name(hdo_spectrum_how how); /* "closed form", "numerical", "sampled", "skipped" */
 
 /* One line for the log: "mixing along a graph (ring, colour): 16 edges, ...; lambda = 0.962 (...)". */

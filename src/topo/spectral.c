@@ -11,12 +11,13 @@
  * is convex) by an amount that falls like 1/samples: comparing the quarters of the sample with the whole gives both the
  * correction and the error stated.
  */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "hdo/theory.h"
+#include "hdo/experimental/mixing.h"
 #include "topo/laplacian.h"
 #include "topo/mixer.h"
 
@@ -251,15 +252,25 @@ const char *hdo__spectrum_how_name(hdo_spectrum_how how) {
     return names[how];
 }
 
+double hdo_lambda_matching(int n) {
+    assert(n >= 1);
+    if (n == 1) return 0.0;
+    if (n % 2 != 0) return 0.5; /* one node stays alone: every edge has probability 1/n */
+    return ((double)n - 2.0) / (2.0 * ((double)n - 1.0));
+}
+
+double hdo_lambda_pair(int n) {
+    assert(n >= 2);
+    return 1.0 - 1.0 / ((double)n - 1.0);
+}
+
 /* Everybody with everybody: matching, pairwise, allreduce, complete graph, and any graph of two nodes. */
 static void spectrum_complete(const hdo_mixer *m, hdo_spectrum *out) {
     double n = (double)m->n;
     out->edges = (int64_t)m->n * (m->n - 1) / 2;
     out->degree_min = out->degree_max = m->n - 1;
     out->gap = n / (n - 1.0);
-    out->lambda = m->ops->allreduce  ? 0.0
-                  : m->ops->all_step ? hdo_theory_lambda_match(m->n)
-                                     : hdo_theory_lambda_complete_edge(m->n);
+    out->lambda = m->ops->allreduce ? 0.0 : m->ops->all_step ? hdo_lambda_matching(m->n) : hdo_lambda_pair(m->n);
 }
 
 /* The probability that all edges share, or NaN: then it has to be sampled. */

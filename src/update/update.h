@@ -28,7 +28,7 @@ hdo_status hdo__schedule_load(hdo_schedule *s, const char *path, hdo_error *e);
 void hdo__schedule_clear(hdo_schedule *s);
 
 /* Learning rate of step t = 0, 1, ..., W + T - 1. */
-double hdo__schedule_lr(const hdo_schedule *s, int64_t t);
+HDO_LAB double hdo__schedule_lr(const hdo_schedule *s, int64_t t);
 
 typedef struct hdo_update {
     double momentum;

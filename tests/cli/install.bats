@@ -52,12 +52,18 @@ libdir_of() { dirname "$(find "$1" -name libhdo.so)"; }
     lib=$(libdir_of inst)
     export PKG_CONFIG_PATH="$lib/pkgconfig"
     [ "$(pkg-config --modversion hdo)" = "$("$HDO" version | awk 'NR == 1 {print $2}')" ]
-    flags="$(pkg-config --cflags --libs hdo) -Wl,-rpath,$PWD/$lib"
+    flags="$(pkg-config --cflags --libs hdo-lab) -Wl,-rpath,$PWD/$lib"
+    # A node needs one of the two libraries.
+    cc -std=c11 -Wall -Wextra -Werror "$HDO_SOURCE/examples/01_quadratic.c" -o example $(pkg-config --cflags --libs hdo) \
+        -Wl,-rpath,"$PWD/$lib" -lm
+    run ldd example
+    [[ "$output" == *libhdo.so* ]]
+    [[ "$output" != *libhdo-lab* ]]
     for e in "$HDO_SOURCE"/examples/0*.c; do
         cc -std=c11 -Wall -Wextra -Werror "$e" -o example $flags -lm
         env -u LD_LIBRARY_PATH ./example > /dev/null
     done
-    for h in inst/include/hdo/*.h; do echo "#include <hdo/$(basename "$h")>"; done > all.h
+    (cd inst/include && for h in hdo/*.h hdo/*/*.h; do echo "#include <$h>"; done) > all.h
     cat all.h - > program.cc <<'END'
 #include <cstdio>
 #include <vector>
@@ -83,7 +89,7 @@ END
 
 @test "every public header compiles alone and all together, in C11 and C++17" {
     cd "$STAGE/a b/include"
-    for h in hdo/*.h; do
+    for h in hdo/*.h hdo/*/*.h; do
         echo "#include <$h>" >> "$TMP/all.h"
         echo "#include <$h>" | cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -x c -
         echo "#include <$h>" | g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -x c++ -

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 — libFuzzer target: metrics.jsonl, read back as a curve. */
 #define _GNU_SOURCE
 #include "fuzz.h"
-#include "hdo/report.h"
+#include "hdo/lab/report.h"
 
 static const char *run_folder(const uint8_t *data, size_t size) {
     static char path[64];

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 — which version this is. */
+#include "hdo/hdo.h"
+
+const char *hdo_version(void) {
+    return HDO_VERSION;
+}
