@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hdo/experimental/formulas.h"
 #include "base/arena.h"
 #include "base/sha256.h"
 #include "objective/weights.h"
@@ -70,7 +71,6 @@ static hdo_status wire_data(hdo_run *r, hdo_error *e) {
     return entry->create(&p, &r->objective, e);
 }
 
-/* The theorem's rate: eta = 4 n log T / (T ell) with T interactions, or 8 log T / (T ell) with T matchings. */
 static hdo_status theorem_rate(const hdo_run *r, const char *class_name, double *lr, hdo_error *e) {
     const hdo_model_config *m = &r->config.model;
     double ell = strcmp(m->name, "quadratic") == 0 ? m->convexity : strcmp(m->name, "logistic-l2") == 0 ? m->l2 : 0.0;
@@ -85,7 +85,7 @@ static hdo_status theorem_rate(const hdo_run *r, const char *class_name, double 
     if (T < 2.0)
         return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem', which needs at least 2 steps", class_name);
     bool pairs = strcmp(r->config.mixing.kind, "pairwise") == 0;
-    *lr = (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
+    *lr = hdo_theorem_rate(pairs, n, T, ell);
     return HDO_OK;
 }
 
