@@ -11,6 +11,7 @@
 
 #include "hdo/experimental/json.h"
 #include "base/vec.h"
+#include "hdo/experimental/formulas.h"
 #include "hdo/lab/report.h"
 #include "lab/study/study_internal.h"
 
@@ -33,7 +34,7 @@ static void run_job(job *j) {
     if (j->st != HDO_OK) return;
     size_t d = r->problem.objective->d;
     double *mu = hdo__alloc(d * sizeof(double)), sum = 0.0, n = 0.0;
-    double L = j->config.model.smoothness, ratio = j->config.model.convexity / L;
+    const hdo_model_config *m = &j->config.model;
     if (mu == NULL) j->st = hdo__fail(&j->e, HDO_E_MEMORY, "out of memory for a run");
     while (j->st == HDO_OK && why == HDO_RUNNING) {
         if (j->gradient || 2 * r->progress.step >= j->config.steps) {
@@ -42,7 +43,7 @@ static void run_job(job *j) {
             for (int i = 0; i < r->population.models.count; i++)
                 hdo__accumulate(d, r->population.models.X + (size_t)i * r->population.models.ld, mu);
             for (size_t k = 0; k < d; k++) {
-                double h = L * pow(ratio, d > 1 ? (double)k / (double)(d - 1) : 0.0),
+                double h = hdo_quadratic_eigenvalue(m->smoothness, m->convexity, d, k),
                        x = mu[k] / (double)r->population.models.count;
                 v += j->gradient ? h * h * x * x : 0.5 * h * x * x;
             }

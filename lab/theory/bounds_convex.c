@@ -9,6 +9,7 @@
  * The bias of differences enters in two ways and the better one wins: through the lift b_f of the smoothed objective
  * (convexity, no loss of rate) or through the size B of the bias vector (Young's inequality, half the rate).
  */
+#include "hdo/experimental/formulas.h"
 #include "hdo/lab/theory.h"
 
 #include <assert.h>
@@ -243,9 +244,8 @@ bool hdo_theory_sc_ok(const hdo_theory_problem *p, double eta) {
     return hdo_theory_sc_lyap(&s, 1.0).eps >= 1.0;
 }
 
-/* theta = 8 ln T/(T ell): eta = 4 n ln T/(T ell) for pairs, 8 ln T/(T ell) when all nodes step. */
 double hdo_theory_sc_eta(const hdo_theory_problem *p, int64_t T) {
-    return 8.0 * log((double)T) / ((double)T * p->ell * p->mix.tf);
+    return hdo_theorem_rate(p->mix.tf != 1.0, (double)p->mix.n, (double)T, p->ell);
 }
 
 /* Closed forms with simple constants, docs/theory.md 3.6: looser than sc_weighted, but one line each. */

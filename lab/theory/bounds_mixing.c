@@ -7,7 +7,7 @@
  * convergence by the residual, which also bounds the error; comparing successive values would stop too early on large
  * rings, whose leading eigenvalues lie close together.
  */
-#include "hdo/experimental/mixing.h"
+#include "hdo/experimental/formulas.h"
 #include "hdo/lab/theory.h"
 
 #include <assert.h>

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "hdo/experimental/formulas.h"
 #include "objective/registry.h"
 
 enum { TILE = 1024 };
@@ -181,6 +182,11 @@ static void quad_destroy(hdo_objective *f) {
     hdo__free(q);
 }
 
+double hdo_quadratic_eigenvalue(double smoothness, double convexity, size_t d, size_t j) {
+    double t = d > 1 ? (double)j / (double)(d - 1) : 0.0;
+    return smoothness * pow(convexity / smoothness, t);
+}
+
 static const hdo_objective_ops quadratic_ops = {
     .name = "quadratic",
     .destroy = quad_destroy,
@@ -217,10 +223,7 @@ hdo_status hdo__quadratic_create(const hdo_objective_args *p, hdo_objective **ou
         hdo__free(q);
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for %zu eigenvalues", d);
     }
-    for (size_t j = 0; j < d; j++) {
-        double t = d > 1 ? (double)j / (double)(d - 1) : 0.0;
-        q->h[j] = m->smoothness * pow(m->convexity / m->smoothness, t);
-    }
+    for (size_t j = 0; j < d; j++) q->h[j] = hdo_quadratic_eigenvalue(m->smoothness, m->convexity, d, j);
     q->shift = spread_cost(q, p->n);
     /* where the gradient is as long as its noise, |grad|^2 / 2L, and distances of the nodes' minimisers and the start;
      * when all of them are 0, those of a difference step that is not small */

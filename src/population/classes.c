@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "hdo/experimental/formulas.h"
 #include "population/population.h"
 
-/* The theorem's rate: eta = 4 n log T / (T ell) with T interactions, or 8 log T / (T ell) with T matchings. */
 static hdo_status theorem_rate(const hdo_population *p, const char *class_name, double *lr, hdo_error *e) {
     const hdo_model_config *m = &p->problem->config->model;
     double ell = strcmp(m->name, "quadratic") == 0 ? m->convexity : strcmp(m->name, "logistic-l2") == 0 ? m->l2 : 0.0;
@@ -19,7 +19,7 @@ static hdo_status theorem_rate(const hdo_population *p, const char *class_name, 
     if (T < 2.0)
         return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem', which needs at least 2 steps", class_name);
     bool pairs = strcmp(p->problem->config->mixing.kind, "pairwise") == 0;
-    *lr = (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
+    *lr = hdo_theorem_rate(pairs, n, T, ell);
     return HDO_OK;
 }
 

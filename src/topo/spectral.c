@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "hdo/experimental/mixing.h"
+#include "hdo/experimental/formulas.h"
 #include "topo/laplacian.h"
 #include "topo/mixer.h"
 

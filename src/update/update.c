@@ -2,12 +2,14 @@
 #include "update/update.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/explog.h"
 #include "base/vec.h"
+#include "hdo/experimental/formulas.h"
 
 /* Linear between the points of the file, constant before the first and after the last. */
 static double from_points(const hdo_schedule *s, double t) {
@@ -140,4 +142,8 @@ double hdo__update_apply(const hdo_update *u, size_t d, hdo_ranges zero, double 
     for (size_t k = 0; k < pieces; k++) norm2 += j.norm2[k];
     hdo__arena_rewind(w->arena, mark);
     return norm2;
+}
+
+double hdo_theorem_rate(bool pairs, double n, double T, double ell) {
+    return (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
 }
