@@ -185,7 +185,7 @@ static int measure(bench_args *a) {
     time_t now = time(NULL);
     struct tm utc;
     int rows = 0;
-    hdo_json j;
+    hdo_json j = {.text = NULL};
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     bench_out out = {.json = a->common.json ? &j : NULL, .cpu = a->o.cpu, .rows = &rows, .date = date};
     if (a->csv != NULL && (out.csv = open_csv(a->csv)) == NULL) return failed(HDO_E_IO, "cannot write", a->csv);

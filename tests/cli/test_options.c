@@ -226,6 +226,11 @@ static void check_completed(const cli_command *c, const cli_option *o) {
         size_t len = 0;
         const char *section = section_of(script_of[s], c->name, &len);
         if (section == NULL) fail_msg("completion lacks hdo %s", c->name);
+        const char *flags =
+            s == 0 ? strstr(section, "\n        flags='") : section; /* not where its value is completed */
+        assert_true(flags != NULL && flags < section + len);
+        len -= (size_t)(flags - section);
+        section = flags;
         if (!section_has(section, len, flag)) fail_msg("completion lacks hdo %s %s", c->name, flag);
     }
     snprintf(line, sizeof line, "'__fish_seen_subcommand_from %s' -l %s ", c->name, o->name);
