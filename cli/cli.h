@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the commands share. Results go to stdout, everything said to people to stderr. The commands use only the public
- * headers of the library, and the writers of base/ (JSON, quoting, programs without a shell), which are linked in.
+ * What the commands share. Results go to stdout, everything said to people to stderr. The commands use only headers
+ * of include/hdo: public ones, and a few experimental ones (JSON, quoting, programs without a shell).
  */
 #ifndef HDO_CLI_H
 #define HDO_CLI_H
@@ -14,6 +14,7 @@
 #include "hdo/experimental/json.h"
 #include "hdo/experimental/quote.h"
 #include "hdo/hdo.h"
+#include "options.h"
 
 enum {
     EXIT_USAGE = 2,
@@ -24,36 +25,17 @@ enum {
     EXIT_SIGTERM = 143
 };
 
-typedef struct cli_command {
-    const char *name;
-    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
-    const char *summary;
-} cli_command;
-extern const cli_command cli_commands[]; /* ends with name == NULL */
+#define CLI_AXES "step|interactions|cost|bytes_exchanged|sim_time|time/wall" /* of figures */
 
-int cmd_run(int argc, char **argv);
-int cmd_demo(int argc, char **argv);
-int cmd_compare(int argc, char **argv);
-int cmd_explain(int argc, char **argv);
-int cmd_eval(int argc, char **argv);
-int cmd_paper(int argc, char **argv);
-int cmd_report(int argc, char **argv);
-int cmd_sweep(int argc, char **argv);
-int cmd_plot(int argc, char **argv);
-int cmd_theory(int argc, char **argv);
-int cmd_plan(int argc, char **argv);
-int cmd_check(int argc, char **argv);
-int cmd_config(int argc, char **argv);
-int cmd_data(int argc, char **argv);
-int cmd_bench(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
-int cmd_weights(int argc, char **argv);
-int cmd_verify(int argc, char **argv);
-int cmd_version(int argc, char **argv);
+/* The commands, each a table in its own file. */
+extern const cli_command cmd_run, cmd_demo, cmd_paper, cmd_plot, cmd_report, cmd_compare, cmd_verify, cmd_eval,
+    cmd_sweep, cmd_theory, cmd_plan, cmd_check, cmd_explain, cmd_config, cmd_data, cmd_bench, cmd_weights, cmd_doctor,
+    cmd_help, cmd_completion, cmd_version;
 
 /* "hdo: error: ..." on stderr; returns the exit code that belongs to it. */
 int cli_fail(const hdo_error *e);
 int cli_usage_error(const char *command, const char *fmt, ...) HDO_PRINTF(2, 3); /* returns EXIT_USAGE */
+int cli_no_command(const char *name);                                            /* the same */
 void cli_note(const char *fmt, ...) HDO_PRINTF(1, 2);                            /* a line on stderr, unless quiet */
 
 void cli_warn(const char *text); /* "hdo: warning: ..." on stderr, also when quiet */
@@ -74,14 +56,29 @@ bool cli_quiet(void);
 /* Parses a whole number in [lo, hi]; false if it is not one. */
 bool cli_int(const char *text, int64_t lo, int64_t hi, int64_t *out);
 
-/* The configuration a command works on: a file, a preset or "-", then the environment, then --set in order. */
-hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e);
+/* "0-4" or "3". */
+bool cli_seed_range(const char *text, int64_t *first, int64_t *last);
 
-/* --allow-piecewise: population.NAME.allow_piecewise=true for every class whose estimator is complex-step. */
-hdo_status cli_allow_piecewise(hdo_config *c, hdo_error *e);
+/* The configuration a command works on: a file, a preset or "-", then the environment, then what the common options say
+ * (--population, --set in order, --threads, --allow-piecewise). */
+hdo_status cli_config(hdo_config *c, const char *source, const cli_common *o, hdo_error *e);
+
+/* Makes that configuration, and calls work on it. Returns the exit code. */
+typedef int cli_work(void *ctx, hdo_config *c);
+int cli_with_config(const char *source, const cli_common *o, cli_work *work, void *ctx);
 
 /* --set key=value, in order. */
-hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e);
+hdo_status cli_apply_sets(hdo_config *c, const cli_list *set, hdo_error *e);
+
+/* Obtains the data set of the configuration if it is one with files of its own that are not here. */
+hdo_status cli_fetch_data(const hdo_config *c, hdo_error *e);
+
+/* text, made by malloc or NULL (out of memory), on stdout with `end` behind it; freed. Returns the exit code. */
+int cli_print(char *text, const char *end);
+
+/* The words of the command line as one line, for manifests; before cli_parse takes them apart. */
+enum { CLI_LINE_MAX = 2048 };
+void cli_join(int argc, char **argv, char buf[CLI_LINE_MAX]);
 
 /* Signals: the first SIGINT or SIGTERM asks for a stop at the end of the step, the second ends the process at once;
  * SIGUSR1 asks for a checkpoint. */

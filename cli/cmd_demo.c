@@ -3,7 +3,6 @@
  * hdo demo: a hybrid population against its mono-type parts, over several seeds, on data it generates itself; with the
  * reason why the theory expects the hybrid to win here, and an honest verdict on whether it did.
  */
-#include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,15 +14,18 @@
 
 enum { PARTS = 3, SEEDS_MAX = 64 };
 
-static const char help_text[] =
-    "Usage: hdo demo [-o DIR] [--seeds N] [-q]\n\n"
-    "Trains softmax regression on generated data with three populations: first-order nodes alone, zeroth-order nodes\n"
-    "alone, and both together. Prints a table with standard errors over seeds, says what the theory predicts and "
-    "whether\n"
-    "it came true, and draws the curves.\n\n"
-    "  -o, --output DIR  folder for runs and figure (default: demo)\n"
-    "  --seeds N         seeds per population (default: 8)\n"
-    "  -q, --quiet       no progress\n";
+typedef struct demo_options {
+    cli_common common;
+    const char *output;
+    int64_t seeds;
+} demo_options;
+
+#define AT(member) offsetof(demo_options, member)
+static const cli_option options[] = {
+    {"output", 'o', CLI_TEXT, "DIR", "folder for runs and figure (default: demo)", .target = AT(output)},
+    {"seeds", 0, CLI_INT, "N", "seeds per population (default: 8)", .target = AT(seeds), .lo = 2, .hi = SEEDS_MAX},
+    {.name = NULL},
+};
 
 typedef struct part {
     const char *population, *what;
@@ -142,16 +144,18 @@ static int draw(const char *dir, const part *p) {
     return 0;
 }
 
-static int run_all(const char *dir, int seeds, part *p, hdo_config *first, size_t *d) {
+static int run_all(const demo_options *o, part *p, hdo_config *first, size_t *d) {
+    int seeds = (int)o->seeds;
     for (int k = 0; k < PARTS; k++) {
         for (int s = 0; s < seeds && cli_signal() == 0; s++) {
             hdo_error e = {0};
             hdo_config c;
             char sub[HDO_PATH_MAX + 64], label[96];
-            hdo_status st = cli_config(&c, "demo", p[k].population, 0, NULL, &e);
+            cli_common common = {.population = p[k].population, .threads = o->common.threads};
+            hdo_status st = cli_config(&c, "demo", &common, &e);
             if (k == PARTS - 1 && s == 0) *first = c;
             c.seed = s;
-            snprintf(sub, sizeof sub, "%s/%s/seed-%d", dir, p[k].population, s);
+            snprintf(sub, sizeof sub, "%s/%s/seed-%d", o->output, p[k].population, s);
             snprintf(label, sizeof label, "%-9s seed %d/%d  step", p[k].population, s + 1, seeds);
             cli_progress progress;
             cli_progress_start(&progress, label, c.steps + c.warmup);
@@ -166,28 +170,11 @@ static int run_all(const char *dir, int seeds, part *p, hdo_config *first, size_
     return 0;
 }
 
-int cmd_demo(int argc, char **argv) {
-    enum { SEEDS = 256 };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
-                                          {"output", required_argument, NULL, 'o'},
-                                          {"seeds", required_argument, NULL, SEEDS},
-                                          {"quiet", no_argument, NULL, 'q'},
-                                          {NULL, 0, NULL, 0}};
-    const char *dir = "demo";
-    int64_t seeds = 8;
-    for (int o; (o = getopt_long(argc, argv, "ho:q", longs, NULL)) != -1;) {
-        switch (o) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case 'o': dir = optarg; break;
-        case 'q': cli_set_quiet(true); break;
-        case SEEDS:
-            if (!cli_int(optarg, 2, SEEDS_MAX, &seeds))
-                return cli_usage_error("demo", "--seeds must be 2 to %d, got '%s'", SEEDS_MAX, optarg);
-            break;
-        default: return cli_usage_error("demo", "the options are not right");
-        }
-    }
-    if (strlen(dir) > HDO_PATH_MAX - 64) return cli_usage_error("demo", "the folder name is too long");
+static int run_demo(int argc, char **argv) {
+    demo_options o = {.output = "demo", .seeds = 8};
+    int code = cli_parse(&cmd_demo, argc, argv, &o);
+    if (code >= 0) return code;
+    if (strlen(o.output) > HDO_PATH_MAX - 64) return cli_usage_error("demo", "the folder name is too long");
     part p[PARTS] = {{.population = "8fo", .what = "8 first-order nodes"},
                      {.population = "24zo", .what = "24 zeroth-order nodes"},
                      {.population = "8fo+24zo", .what = "hybrid: both together"}};
@@ -195,8 +182,8 @@ int cmd_demo(int argc, char **argv) {
     if (c == NULL) return 1;
     size_t d = 0;
     cli_catch_signals();
-    cli_note("Three populations, %d seeds each, softmax regression on generated data.", (int)seeds);
-    int code = run_all(dir, (int)seeds, p, c, &d);
+    cli_note("Three populations, %d seeds each, softmax regression on generated data.", (int)o.seeds);
+    code = run_all(&o, p, c, &d);
     if (code == 0) {
         printf("%-26s %-10s %22s %10s\n", "", "population", "loss of the mean model", "accuracy");
         for (int k = 0; k < PARTS; k++) {
@@ -204,9 +191,24 @@ int cmd_demo(int argc, char **argv) {
                    100.0 * p[k].acc);
         }
         explain(c, d, p);
-        verdict(p, (int)seeds);
-        code = draw(dir, p);
+        verdict(p, (int)o.seeds);
+        code = draw(o.output, p);
     }
     free(c);
     return code;
 }
+
+const cli_command cmd_demo = {
+    .name = "demo",
+    .summary = "a hybrid population against its parts, on generated data, in a minute",
+    .run = run_demo,
+    .usage = "[-o DIR] [--seeds N] [OPTIONS]",
+    .about =
+        "Trains softmax regression on generated data with three populations: first-order nodes alone, zeroth-order "
+        "nodes alone, and both together. Prints a table with standard errors over seeds, says what the theory "
+        "predicts and whether it came true, and draws the curves.",
+    .options = options,
+    .common = CLI_THREADS | CLI_TALK,
+    .examples = "hdo demo -o runs/demo",
+    .size = sizeof(demo_options),
+};

@@ -1,5 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 — hdo doctor, hdo version. */
-#include <getopt.h>
+/* SPDX-License-Identifier: Apache-2.0 — hdo doctor: this build and this machine. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,14 +27,10 @@ static const struct {
     {"mpirun", "runs on a cluster", "apt-get install openmpi-bin"},
 };
 
-int cmd_doctor(int argc, char **argv) {
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    for (int o; (o = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-        if (o != 'h') return EXIT_USAGE;
-        printf("Usage: hdo doctor\n\nSays what this build and this machine offer, what is missing, and what it would "
-               "give.\n");
-        return 0;
-    }
+static int run_doctor(int argc, char **argv) {
+    cli_common o = {0};
+    int code = cli_parse(&cmd_doctor, argc, argv, &o);
+    if (code >= 0) return code;
     hdo_feature f[32];
     int n = hdo_features(f, 32);
     cli_style s = cli_style_for(stdout);
@@ -52,9 +47,12 @@ int cmd_doctor(int argc, char **argv) {
     return 0;
 }
 
-int cmd_version(int argc, char **argv) {
-    (void)argc;
-    (void)argv;
-    printf("hdo %s\n", hdo_version());
-    return 0;
-}
+const cli_command cmd_doctor = {
+    .name = "doctor",
+    .summary = "what is here, what is missing, and what it would give",
+    .run = run_doctor,
+    .usage = "",
+    .about = "Says what this build and this machine offer, what is missing, and what it would give.",
+    .common = CLI_COLOUR,
+    .size = sizeof(cli_common),
+};

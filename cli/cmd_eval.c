@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo eval: loss, accuracy and confusion of a stored model. */
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,22 +6,27 @@
 #include "cli.h"
 #include "hdo/lab/eval.h"
 
-static const char help_text[] =
-    "Usage: hdo eval RUN|CHECKPOINT|WEIGHTS.safetensors [--model M] [--data D] [OPTIONS]\n\n"
-    "Loss and accuracy of a stored model. A run folder or checkpoint knows its model and data; for foreign weights "
-    "(tensors\n"
-    "by their PyTorch names) say which model they are of. --model and --data also override what a run knows.\n\n"
-    "  --model M          logistic, mlp, cnn2, cnn3, resnet18, transformer\n"
-    "  --data D           mnist, cifar10, brackets, synthetic, or your own data (with --set data.path=...)\n"
-    "  --set KEY=VALUE    any other configuration key, repeatable\n"
-    "  --split val|train  which samples (default: val)\n"
-    "  --limit N          only the first N of them\n"
-    "  --node K|mean      of a run: node K, from 0, or the mean model (default)\n"
-    "  --no-confusion     accuracies only: one pass over the data instead of one for each class\n"
-    "  --threads N        default: all CPUs this process may use\n"
-    "  --json             one JSON document\n\n"
-    "Example: hdo eval runs/a --node 0\n"
-    "         hdo eval resnet18.safetensors --model resnet18 --data cifar10 --limit 1000 --json\n";
+typedef struct eval_options {
+    cli_common common;
+    const char *model, *data, *split;
+    hdo_eval_options how;
+} eval_options;
+
+#define AT(member) offsetof(eval_options, member)
+static const cli_option options[] = {
+    {"model", 0, CLI_TEXT, "M", "logistic, mlp, cnn2, cnn3, resnet18, transformer", .target = AT(model),
+     .words = "logistic|mlp|cnn2|cnn3|resnet18|transformer"},
+    {"data", 0, CLI_TEXT, "D", "mnist, cifar10, brackets, synthetic, or your own data (with --set data.path=...)",
+     .target = AT(data), .words = "mnist|cifar10|brackets|synthetic"},
+    {"split", 0, CLI_CHOICE, "val|train", "which samples (default: val)", .target = AT(split), .words = "val|train"},
+    {"limit", 0, CLI_INT, "N", "only the first N of them", .target = AT(how.limit), .lo = 1, .hi = INFINITY,
+     .takes = "a positive number"},
+    {"node", 0, CLI_INT, "K|mean", "of a run: node K, from 0, or the mean model (default)", .target = AT(how.node),
+     .lo = 0, .hi = INT32_MAX, .words = "mean", .takes = "a number from 0, or mean"},
+    {"no-confusion", 0, CLI_FLAG, NULL, "accuracies only: one pass over the data instead of one for each class",
+     .target = AT(how.no_confusion)},
+    {.name = NULL},
+};
 
 static int print_json(const hdo_evaluation *v, const hdo_config *c, const char *source, const char *split) {
     hdo_json j;
@@ -88,83 +92,61 @@ static void print_text(const hdo_evaluation *v, const hdo_config *c) {
     }
 }
 
-int cmd_eval(int argc, char **argv) {
-    enum { MODEL = 256, DATA, SET, SPLIT, LIMIT, NODE, NO_CONFUSION, THREADS, JSON };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
-                                          {"model", required_argument, NULL, MODEL},
-                                          {"data", required_argument, NULL, DATA},
-                                          {"set", required_argument, NULL, SET},
-                                          {"split", required_argument, NULL, SPLIT},
-                                          {"limit", required_argument, NULL, LIMIT},
-                                          {"node", required_argument, NULL, NODE},
-                                          {"no-confusion", no_argument, NULL, NO_CONFUSION},
-                                          {"threads", required_argument, NULL, THREADS},
-                                          {"json", no_argument, NULL, JSON},
-                                          {NULL, 0, NULL, 0}};
-    const char *model = NULL, *data = NULL, *split = "val";
-    char *set[64];
-    int n_set = 0;
-    int64_t threads = 0;
-    hdo_eval_options o = {.node = HDO_EVAL_MEAN};
-    bool json = false;
-    for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-        switch (c) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case MODEL: model = optarg; break;
-        case DATA: data = optarg; break;
-        case SET:
-            if (n_set == 64) return cli_usage_error("eval", "at most 64 settings");
-            set[n_set++] = optarg;
-            break;
-        case SPLIT:
-            split = optarg;
-            o.train = strcmp(optarg, "train") == 0;
-            if (!o.train && strcmp(optarg, "val") != 0)
-                return cli_usage_error("eval", "--split is val or train; got '%s'", optarg);
-            break;
-        case LIMIT:
-            if (!cli_int(optarg, 1, INT64_MAX, &o.limit))
-                return cli_usage_error("eval", "--limit takes a positive number; got '%s'", optarg);
-            break;
-        case NODE:
-            if (strcmp(optarg, "mean") != 0 && !cli_int(optarg, 0, INT32_MAX, &o.node)) {
-                return cli_usage_error("eval", "--node takes a number from 0, or mean; got '%s'", optarg);
-            }
-            break;
-        case NO_CONFUSION: o.no_confusion = true; break;
-        case THREADS:
-            if (!cli_int(optarg, 1, 4096, &threads))
-                return cli_usage_error("eval", "--threads takes a positive number; got '%s'", optarg);
-            break;
-        case JSON: json = true; break;
-        default: return cli_usage_error("eval", "the options are not right");
-        }
-    }
-    if (optind + 1 != argc)
-        return cli_usage_error("eval", "what is to be evaluated? Give a run, a checkpoint or a weights file");
-    const char *source = argv[optind];
-    o.threads = (int)threads;
-    hdo_error e = {0};
-    hdo_config *c = malloc(sizeof *c);
-    hdo_evaluation v = {.confusion = NULL};
-    if (c == NULL) return 1;
-    hdo_status st = hdo_stored_config(source, c, &e);
-    if (st == HDO_E_DATA && model != NULL) { /* foreign weights */
+/* The configuration of what is stored there, or, with --model, one for foreign weights. */
+static hdo_status load(const eval_options *o, const char *source, hdo_config *c, hdo_error *e) {
+    hdo_status st = hdo_stored_config(source, c, e);
+    if (st == HDO_E_DATA && o->model != NULL) {
         hdo_config_default(c);
         st = HDO_OK;
-    } else if (st == HDO_E_DATA) {
-        free(c);
-        return cli_usage_error("eval", "%s; say with --model (and --data) what the weights are of", e.msg);
     }
-    if (st == HDO_OK && model != NULL) st = hdo_config_set(c, "model.name", model, HDO_FROM_FLAG, &e);
-    if (st == HDO_OK && data != NULL) st = hdo_config_set(c, "data.name", data, HDO_FROM_FLAG, &e);
-    if (st == HDO_OK) st = cli_apply_sets(c, n_set, set, &e);
-    if (st == HDO_OK) st = hdo_evaluate(c, source, &o, &v, &e);
+    if (st == HDO_OK && o->model != NULL) st = hdo_config_set(c, "model.name", o->model, HDO_FROM_FLAG, e);
+    if (st == HDO_OK && o->data != NULL) st = hdo_config_set(c, "data.name", o->data, HDO_FROM_FLAG, e);
+    return st == HDO_OK ? cli_apply_sets(c, &o->common.set, e) : st;
+}
+
+static int evaluate(const eval_options *o, const char *source, hdo_config *c) {
+    hdo_error e = {0};
+    hdo_evaluation v = {.confusion = NULL};
+    hdo_status st = load(o, source, c, &e);
+    if (st == HDO_E_DATA && o->model == NULL)
+        return cli_usage_error("eval", "%s; say with --model (and --data) what the weights are of", e.msg);
+    if (st == HDO_OK) st = hdo_evaluate(c, source, &o->how, &v, &e);
     if (st == HDO_OK && v.note[0] != '\0') cli_note("%s", v.note);
     int code = 0;
-    if (st == HDO_OK && json) code = print_json(&v, c, source, split);
-    if (st == HDO_OK && !json) print_text(&v, c);
+    if (st == HDO_OK && o->common.json) code = print_json(&v, c, source, o->split);
+    if (st == HDO_OK && !o->common.json) print_text(&v, c);
     hdo_evaluation_clear(&v);
-    free(c);
     return st == HDO_OK ? code : cli_fail(&e);
 }
+
+static int run_eval(int argc, char **argv) {
+    eval_options o = {.split = "val", .how = {.node = HDO_EVAL_MEAN}};
+    int code = cli_parse(&cmd_eval, argc, argv, &o);
+    if (code >= 0) return code;
+    o.how.train = strcmp(o.split, "train") == 0;
+    o.how.threads = (int)o.common.threads;
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return 1;
+    code = evaluate(&o, o.common.word[0], c);
+    free(c);
+    return code;
+}
+
+const cli_command cmd_eval = {
+    .name = "eval",
+    .summary = "loss, accuracy and confusion of a stored model or weights",
+    .run = run_eval,
+    .usage = "RUN|CHECKPOINT|WEIGHTS.safetensors [--model M] [--data D] [OPTIONS]",
+    .about = "Loss and accuracy of a stored model. A run folder or checkpoint knows its model and data; for foreign "
+             "weights (tensors by their PyTorch names) say which model they are of. --model and --data also override "
+             "what a run knows.",
+    .options = options,
+    .common = CLI_SET | CLI_THREADS | CLI_JSON | CLI_TALK,
+    .examples = "hdo eval runs/a --node 0\n"
+                "hdo eval resnet18.safetensors --model resnet18 --data cifar10 --limit 1000 --json",
+    .least = 1,
+    .most = 1,
+    .missing = "what is to be evaluated? Give a run, a checkpoint or a weights file",
+    .single = "one model at a time",
+    .size = sizeof(eval_options),
+};

@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo plan: are the zeroth-order nodes worth adding? One screen, with reasons. */
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd_theory.h"
 
-static const char help_text[] =
-    "Usage: hdo plan CONFIG|PRESET --fo N --zo N [OPTIONS]\n\n"
-    "Given a fleet and a problem: are the zeroth-order nodes worth adding, how many, with how many random vectors "
-    "(rv),\n"
-    "which difference step (nu) and which learning rates? Answered from the bounds of docs/theory.md with the "
-    "problem's\n"
-    "constants (measured if they are not known), then tried in a short simulation. docs/planner.md explains the "
-    "model.\n\n"
-    "  --fo N               first-order nodes (they back-propagate)\n"
-    "  --zo N               zeroth-order candidates (they only run the model forward)\n"
-    "  --rv N               most random vectors of one estimate (default 256)\n"
-    "  --fo-speed X         gradients a second of a first-order node (default 1)\n"
-    "  --zo-speed X         forward passes a second of a zeroth-order node (default 3: a third of a gradient each)\n"
-    "  --memory MB          memory of a zeroth-order node (default: enough)\n"
-    "  --bandwidth MB/S     of a link (default: infinite);  --latency S of an exchange (default 0)\n"
-    "  --time S             time to spend (default: what the first-order nodes need for the configured steps)\n"
-    "  --seeds N            seeds of the simulation (default 10, 0: no simulation);  --sim-steps N its length (2000)\n"
-    "  --set KEY=VALUE      as for hdo run;  --json;  -q, --quiet;  --color auto|always|never\n\n"
-    "Example: hdo plan theory-fleet --fo 4 --zo 28 --rv 64 --zo-speed 30\n";
-
-enum { FO = 256, ZO, RV, FO_SPEED, ZO_SPEED, MEMORY, BANDWIDTH, LATENCY, TIME, SEEDS, SIM_STEPS, SET, JSON, COLOUR };
-
-typedef struct options {
-    const char *source;
-    char *set[64];
-    int n_set;
-    bool json;
+typedef struct plan_options {
+    cli_common common;
     hdo_fleet fleet;
-} options;
+} plan_options;
+
+#define AT(member) offsetof(plan_options, fleet.member)
+static const cli_option options[] = {
+    {"fo", 0, CLI_INT32, "N", "first-order nodes (they back-propagate)", .target = AT(fo), .lo = 1, .hi = 1 << 20},
+    {"zo", 0, CLI_INT32, "N", "zeroth-order candidates (they only run the model forward)", .target = AT(zo), .lo = 1,
+     .hi = 1 << 20},
+    {"rv", 0, CLI_INT32, "N", "most random vectors of one estimate (default 256)", .target = AT(rv_max), .lo = 1,
+     .hi = 1 << 20},
+    {"fo-speed", 0, CLI_REAL, "X", "gradients a second of a first-order node (default 1)", .target = AT(fo_speed),
+     .lo = CLI_POSITIVE, .hi = INFINITY},
+    {"zo-speed", 0, CLI_REAL, "X",
+     "forward passes a second of a zeroth-order node (default 3: a third of a gradient each)", .target = AT(zo_speed),
+     .lo = CLI_POSITIVE, .hi = INFINITY},
+    {"memory", 0, CLI_REAL, "MB", "memory of a zeroth-order node (default: enough)", .target = AT(memory), .lo = 0,
+     .hi = INFINITY},
+    {"bandwidth", 0, CLI_REAL, "MB/S", "of a link (default: infinite)", .target = AT(bandwidth), .lo = 0,
+     .hi = INFINITY},
+    {"latency", 0, CLI_REAL, "S", "seconds of an exchange (default 0)", .target = AT(latency), .lo = 0, .hi = INFINITY},
+    {"time", 0, CLI_DURATION, "S", "time to spend (default: what the first-order nodes need for the configured steps)",
+     .target = AT(time), .lo = 0, .hi = INFINITY},
+    {"seeds", 0, CLI_INT32, "N", "seeds of the simulation (default 10, 0: no simulation)", .target = AT(sim_seeds),
+     .lo = 0, .hi = 10000},
+    {"sim-steps", 0, CLI_INT, "N", "length of the simulation (default 2000)", .target = AT(sim_steps), .lo = 1,
+     .hi = 1 << 30},
+    {.name = NULL},
+};
 
 static const char *num(double v, char buf[32]) {
     snprintf(buf, 32, isfinite(v) ? "%.4g" : "none", v);
@@ -98,94 +97,53 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
     if (p->quality == HDO_MEASURED) printf("Constants were measured at a few points: take the bounds as estimates.\n");
 }
 
-static bool real(const char *text, double *out) {
-    char *end;
-    double v = strtod(text, &end);
-    if (end == text || *end != '\0' || !(v >= 0.0) || !isfinite(v)) return false;
-    *out = v;
-    return true;
-}
-
-static int parse(int argc, char **argv, options *o) {
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
-                                          {"quiet", no_argument, NULL, 'q'},
-                                          {"fo", required_argument, NULL, FO},
-                                          {"zo", required_argument, NULL, ZO},
-                                          {"rv", required_argument, NULL, RV},
-                                          {"fo-speed", required_argument, NULL, FO_SPEED},
-                                          {"zo-speed", required_argument, NULL, ZO_SPEED},
-                                          {"memory", required_argument, NULL, MEMORY},
-                                          {"bandwidth", required_argument, NULL, BANDWIDTH},
-                                          {"latency", required_argument, NULL, LATENCY},
-                                          {"time", required_argument, NULL, TIME},
-                                          {"seeds", required_argument, NULL, SEEDS},
-                                          {"sim-steps", required_argument, NULL, SIM_STEPS},
-                                          {"set", required_argument, NULL, SET},
-                                          {"json", no_argument, NULL, JSON},
-                                          {"color", required_argument, NULL, COLOUR},
-                                          {NULL, 0, NULL, 0}};
-    hdo_fleet *f = &o->fleet;
-    *f = (hdo_fleet){.rv_max = 256, .fo_speed = 1.0, .zo_speed = 3.0, .sim_seeds = 10};
-    int64_t n = 0;
-    for (int k, index = 0; (k = getopt_long(argc, argv, "hq", longs, &index)) != -1;) {
-        bool ok = true;
-        double v = 0.0;
-        switch (k) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case 'q': cli_set_quiet(true); break;
-        case FO: ok = cli_int(optarg, 1, 1 << 20, &n), f->fo = (int)n; break;
-        case ZO: ok = cli_int(optarg, 1, 1 << 20, &n), f->zo = (int)n; break;
-        case RV: ok = cli_int(optarg, 1, 1 << 20, &n), f->rv_max = (int)n; break;
-        case SEEDS: ok = cli_int(optarg, 0, 10000, &n), f->sim_seeds = (int)n; break;
-        case SIM_STEPS: ok = cli_int(optarg, 1, 1 << 30, &f->sim_steps); break;
-        case FO_SPEED: ok = real(optarg, &f->fo_speed) && f->fo_speed > 0.0; break;
-        case ZO_SPEED: ok = real(optarg, &f->zo_speed) && f->zo_speed > 0.0; break;
-        case MEMORY: ok = real(optarg, &v), f->memory = 1e6 * v; break;
-        case BANDWIDTH: ok = real(optarg, &v), f->bandwidth = 1e6 * v; break;
-        case LATENCY: ok = real(optarg, &f->latency); break;
-        case TIME: ok = real(optarg, &f->time); break;
-        case SET:
-            if (o->n_set == 64) return cli_usage_error("plan", "too many settings on the command line (64 at most)");
-            o->set[o->n_set++] = optarg;
-            break;
-        case JSON: o->json = true; break;
-        case COLOUR: cli_colour(optarg); break;
-        default: return cli_usage_error("plan", "the options are not right");
-        }
-        if (!ok) return cli_usage_error("plan", "'%s' is not a value for --%s", optarg, longs[index].name);
-    }
-    if (optind < argc) o->source = argv[optind++];
-    if (optind < argc) return cli_usage_error("plan", "one configuration at a time, but got '%s' too", argv[optind]);
-    if (o->source == NULL)
-        return cli_usage_error(
-            "plan", "which problem? Give a YAML file or a preset, for example: hdo plan theory-fleet --fo 4 --zo 28");
-    if (f->fo < 1 || f->zo < 1)
-        return cli_usage_error("plan", "the fleet is missing: --fo N --zo N, for example --fo 4 --zo 28");
-    return -1;
-}
-
-int cmd_plan(int argc, char **argv) {
-    options o = {0};
-    int code = parse(argc, argv, &o);
-    if (code >= 0) return code;
-    hdo_config *c = malloc(sizeof *c);
+static int plan(void *ctx, hdo_config *c) {
+    const plan_options *o = ctx;
+    hdo_error e = {.code = HDO_E_MEMORY};
     hdo_fleet_plan *p = malloc(sizeof *p);
-    hdo_error e = {0};
-    hdo_status st = HDO_E_MEMORY;
-    if (c != NULL && p != NULL) st = cli_config(c, o.source, NULL, o.n_set, o.set, &e);
     cli_study_progress progress = {0};
     hdo_study_hooks hooks = {.ctx = &progress, .tick = cli_study_tick};
     cli_catch_signals();
-    if (st == HDO_OK) st = hdo_plan_fleet(c, &o.fleet, &hooks, p, &e);
+    hdo_status st = p != NULL ? hdo_plan_fleet(c, &o->fleet, &hooks, p, &e) : HDO_E_MEMORY;
     cli_study_end(&progress);
-    if (st == HDO_OK && o.json) {
-        char *text = hdo_fleet_plan_json(p);
-        if (text != NULL) puts(text);
-        free(text);
+    int code = st == HDO_OK ? 0 : cli_study_fail(&e);
+    if (st == HDO_OK && o->common.json) {
+        code = cli_print(hdo_fleet_plan_json(p), "\n");
     } else if (st == HDO_OK) {
         print_answer(c, p);
     }
-    free(c);
     free(p);
-    return st == HDO_OK ? 0 : cli_study_fail(&e);
+    return code;
 }
+
+static int run_plan(int argc, char **argv) {
+    plan_options o = {.fleet = {.rv_max = 256, .fo_speed = 1.0, .zo_speed = 3.0, .sim_seeds = 10}};
+    int code = cli_parse(&cmd_plan, argc, argv, &o);
+    if (code >= 0) return code;
+    if (o.fleet.fo < 1 || o.fleet.zo < 1)
+        return cli_usage_error("plan", "the fleet is missing: --fo N --zo N, for example --fo 4 --zo 28");
+    o.fleet.memory *= 1e6; /* MB */
+    o.fleet.bandwidth *= 1e6;
+    return cli_with_config(o.common.word[0], &o.common, plan, &o);
+}
+
+const cli_command cmd_plan = {
+    .name = "plan",
+    .summary = "are zeroth-order nodes worth adding to a fleet, and how?",
+    .run = run_plan,
+    .usage = "CONFIG|PRESET --fo N --zo N [OPTIONS]",
+    .about =
+        "Given a fleet and a problem: are the zeroth-order nodes worth adding, how many, with how many random vectors "
+        "(rv), which difference step (nu) and which learning rates? Answered from the bounds of docs/theory.md with "
+        "the problem's constants (measured if they are not known), then tried in a short simulation. docs/planner.md "
+        "explains the model.",
+    .options = options,
+    .common = CLI_SET | CLI_THREADS | CLI_JSON | CLI_TALK,
+    .examples = "hdo plan theory-fleet --fo 4 --zo 28 --rv 64 --zo-speed 30",
+    .presets = true,
+    .least = 1,
+    .most = 1,
+    .missing = "which problem? Give a YAML file or a preset, for example: hdo plan theory-fleet --fo 4 --zo 28",
+    .single = "one configuration at a time",
+    .size = sizeof(plan_options),
+};

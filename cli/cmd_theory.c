@@ -1,67 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo theory: what can be promised about a run, and whether it keeps the promise.
  */
-#include <getopt.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "hdo/lab/report.h"
 #include "cmd_theory.h"
+#include "drive.h"
+#include "hdo/lab/report.h"
 
-static const char help_text[] =
-    "Usage: hdo theory CONFIG|PRESET [--measure] [--run [--seeds N] [-o BASE]] [OPTIONS]\n"
-    "       hdo theory --scaling [--quick] [-o BASE]\n\n"
-    "Evaluates the convergence bounds on a problem: second moments and biases of every estimator, the consensus "
-    "bound,\n"
-    "the strongly convex and the non-convex rate, their noise terms, admissible step sizes, the smallest T, and every\n"
-    "assumption that fails. docs/theory.md has the statements.\n\n"
-    "  --measure            measure the constants of the problem first (quadratics: known exactly without it)\n"
-    "  --run                run the problem over seeds and hold the measured curves against their bounds; exit code 1 "
-    "if\n"
-    "                       a mean lies above its bound by more than 4 standard errors although the assumptions hold\n"
-    "  --seeds N            seeds of --run (default 50; problems with data: 10)\n"
-    "  -o, --output BASE    figures BASE-gamma.svg, BASE-distance.svg, ... (with .png, .pdf, .csv, .gp)\n"
-    "  --scaling            speed-up in n, the d n0 = O(n) threshold: fitted exponents with error bars (minutes)\n"
-    "  --quick              with --scaling: seconds, larger error bars\n"
-    "  --population P, --set KEY=VALUE   as for hdo run\n"
-    "  --json               one JSON document instead of text\n"
-    "  -q, --quiet          no progress;  --color auto|always|never\n\n"
-    "Constants you know better than the program (they replace its own):\n"
-    "  --L X  --ell X  --ell-loc X  --L2 X   smoothness, strong convexity of f and of every f^i, Lipschitz Hessian\n"
-    "  --sigma X  --varsigma X               gradient noise and heterogeneity of every class\n"
-    "  --distance X  --gap X  --df X         |mu_0 - x*|, f(mu_0) - f*, error of one loss value\n\n"
-    "Examples:\n"
-    "  hdo theory theory-pair                          everything about a small hybrid on a quadratic\n"
-    "  hdo theory theory-match --run -o figures/match  measured curves below their bounds\n"
-    "  hdo theory demo --measure                       constants of a problem with data\n";
+enum { N_CONSTANTS = 9 };
 
-enum { SET = 256, POPULATION, MEASURE, RUN, SEEDS, SCALING, QUICK, JSON, COLOUR, CONSTANT };
-
-static const struct {
-    const char *name;
-    size_t offset;        /* of the hdo_constant */
-    bool per_class, root; /* root: the flag is the square root of the constant */
-} flags[] = {{"L", offsetof(hdo_constants, L), false, false},
-             {"ell", offsetof(hdo_constants, ell), false, false},
-             {"ell-loc", offsetof(hdo_constants, ell_loc), false, false},
-             {"L2", offsetof(hdo_constants, L2), false, false},
-             {"sigma", offsetof(hdo_constants, sigma), true, false},
-             {"varsigma", offsetof(hdo_constants, varsigma_U), true, false},
-             {"distance", offsetof(hdo_constants, a_0), false, true},
-             {"gap", offsetof(hdo_constants, F), false, false},
-             {"df", offsetof(hdo_constants, df), false, false}};
-enum { N_FLAGS = (int)(sizeof flags / sizeof flags[0]) };
-
-typedef struct options {
-    const char *source, *population, *output;
-    char *set[64];
-    int n_set;
-    bool measure, run, scaling, quick, json;
+typedef struct theory_options {
+    cli_common common;
+    const char *output;
+    bool measure, run, scaling, quick;
     int64_t seeds;
-    double value[N_FLAGS]; /* NaN: not given */
-} options;
+    double value[N_CONSTANTS]; /* NaN: not given */
+} theory_options;
+
+#define AT(member) offsetof(theory_options, member)
+#define CONSTANT(k) .target = AT(value[k]), .lo = 0, .hi = INFINITY, .takes = "a number, 0 or more"
+static const cli_option options[] = {
+    {"measure", 0, CLI_FLAG, NULL, "measure the constants of the problem first (quadratics: known exactly without it)",
+     .target = AT(measure)},
+    {"run", 0, CLI_FLAG, NULL,
+     "run the problem over seeds and hold the measured curves against their bounds; exit code 1 if a mean lies above "
+     "its "
+     "bound by more than 4 standard errors although the assumptions hold",
+     .target = AT(run)},
+    {"seeds", 0, CLI_INT, "N", "seeds of --run (default 50; problems with data: 10)", .target = AT(seeds), .lo = 2,
+     .hi = 100000, .takes = "a number of seeds, 2 or more"},
+    {"output", 'o', CLI_TEXT, "BASE", "figures BASE-gamma.svg, BASE-distance.svg, ... (with .png, .pdf, .csv, .gp)",
+     .target = AT(output)},
+    {"scaling", 0, CLI_FLAG, NULL,
+     "speed-up in n, the d n0 = O(n) threshold: fitted exponents with error bars (minutes)", .target = AT(scaling)},
+    {"quick", 0, CLI_FLAG, NULL, "with --scaling: seconds, larger error bars", .target = AT(quick)},
+    {.name = "", .kind = CLI_HEADING, .help = "Constants you know better than the program (they replace its own):"},
+    {"L", 0, CLI_REAL, "X", "smoothness", CONSTANT(0)},
+    {"ell", 0, CLI_REAL, "X", "strong convexity of f", CONSTANT(1)},
+    {"ell-loc", 0, CLI_REAL, "X", "strong convexity of every f^i", CONSTANT(2)},
+    {"L2", 0, CLI_REAL, "X", "Lipschitz constant of the Hessian", CONSTANT(3)},
+    {"sigma", 0, CLI_REAL, "X", "gradient noise of every class", CONSTANT(4)},
+    {"varsigma", 0, CLI_REAL, "X", "heterogeneity of every class", CONSTANT(5)},
+    {"distance", 0, CLI_REAL, "X", "|mu_0 - x*|", CONSTANT(6)},
+    {"gap", 0, CLI_REAL, "X", "f(mu_0) - f*", CONSTANT(7)},
+    {"df", 0, CLI_REAL, "X", "error of one loss value", CONSTANT(8)},
+    {.name = "", .kind = CLI_HEADING, .help = "As everywhere:"},
+    {.name = NULL},
+};
+
+static const struct {     /* value k goes there */
+    size_t offset;        /* of the hdo_constant */
+    bool per_class, root; /* root: the option is the square root of the constant */
+} constants[N_CONSTANTS] = {
+    {offsetof(hdo_constants, L), false, false},       {offsetof(hdo_constants, ell), false, false},
+    {offsetof(hdo_constants, ell_loc), false, false}, {offsetof(hdo_constants, L2), false, false},
+    {offsetof(hdo_constants, sigma), true, false},    {offsetof(hdo_constants, varsigma_U), true, false},
+    {offsetof(hdo_constants, a_0), false, true},      {offsetof(hdo_constants, F), false, false},
+    {offsetof(hdo_constants, df), false, false}};
 
 /* ---- hooks ---- */
 
@@ -83,8 +79,7 @@ void cli_study_end(cli_study_progress *p) {
 
 int cli_study_fail(const hdo_error *e) {
     int code = cli_fail(e);
-    if (cli_signal() == 0) return code;
-    return cli_signal() == SIGTERM ? EXIT_SIGTERM : EXIT_SIGINT;
+    return cli_signal() == 0 ? code : cli_stop_code(HDO_STOPPED);
 }
 
 /* ---- what the user knows better ---- */
@@ -94,12 +89,12 @@ static void put(hdo_constant *c, double v) {
     c->how = HDO_GIVEN;
 }
 
-static void override(const options *o, hdo_constants *k) {
-    for (int i = 0; i < N_FLAGS; i++) {
+static void override(const theory_options *o, hdo_constants *k) {
+    for (int i = 0; i < N_CONSTANTS; i++) {
         if (isnan(o->value[i])) continue;
-        hdo_constant *c = (hdo_constant *)((char *)k + flags[i].offset);
-        double v = flags[i].root ? o->value[i] * o->value[i] : o->value[i];
-        for (int n = 0; n < (flags[i].per_class ? HDO_CLASSES_MAX : 1); n++) {
+        hdo_constant *c = (hdo_constant *)((char *)k + constants[i].offset);
+        double v = constants[i].root ? o->value[i] * o->value[i] : o->value[i];
+        for (int n = 0; n < (constants[i].per_class ? HDO_CLASSES_MAX : 1); n++) {
             put(c + n, v);
             if (c == k->varsigma_U) put(&k->varsigma_O[n], v);
         }
@@ -124,21 +119,21 @@ static void print_law(const hdo_law *w) {
     printf("\n");
 }
 
-static int scaling(const options *o, const hdo_study_hooks *hooks, cli_study_progress *p) {
+static int scaling(const theory_options *o) {
+    cli_study_progress p = {0};
+    hdo_study_hooks hooks = {.ctx = &p, .tick = cli_study_tick};
     hdo_law law[HDO_LAWS];
     hdo_error e = {0};
-    hdo_status st = hdo_scaling_run(o->quick, 0, hooks, law, &e);
-    cli_study_end(p);
+    hdo_status st = hdo_scaling_run(o->quick, (int)o->common.threads, &hooks, law, &e);
+    cli_study_end(&p);
     if (st == HDO_OK && o->output != NULL) {
         st = hdo_scaling_figures(law, HDO_LAWS, o->output, HDO_FORMAT_SVG | HDO_FORMAT_PNG | HDO_FORMAT_PDF, &e);
     }
     if (st != HDO_OK) return cli_study_fail(&e);
     bool all = true;
     for (int k = 0; k < HDO_LAWS; k++) all = all && law[k].verdict != HDO_LAW_DISAGREES;
-    if (o->json) {
-        char *text = hdo_scaling_json(law, HDO_LAWS);
-        if (text != NULL) puts(text);
-        free(text);
+    if (o->common.json) {
+        cli_print(hdo_scaling_json(law, HDO_LAWS), "\n");
     } else {
         for (int k = 0; k < HDO_LAWS; k++) print_law(&law[k]);
         printf(
@@ -151,7 +146,7 @@ static int scaling(const options *o, const hdo_study_hooks *hooks, cli_study_pro
 
 /* ---- the command ---- */
 
-static int compare(const options *o, hdo_study *s, const hdo_config *c, cli_study_progress *p) {
+static int compare(const theory_options *o, hdo_study *s, const hdo_config *c, cli_study_progress *p) {
     hdo_comparison *cmp = calloc(1, sizeof *cmp);
     hdo_error e = {0};
     if (cmp == NULL) return 1;
@@ -161,10 +156,8 @@ static int compare(const options *o, hdo_study *s, const hdo_config *c, cli_stud
     bool drawn = st == HDO_OK && o->output != NULL;
     if (drawn) st = hdo_comparison_figures(cmp, o->output, HDO_FORMAT_SVG | HDO_FORMAT_PNG | HDO_FORMAT_PDF, &e);
     int code = st == HDO_OK ? (cmp->violated ? 1 : 0) : cli_study_fail(&e);
-    if (st == HDO_OK && o->json) {
-        char *text = hdo_comparison_json(cmp);
-        if (text != NULL) puts(text);
-        free(text);
+    if (st == HDO_OK && o->common.json) {
+        cli_print(hdo_comparison_json(cmp), "\n");
     } else if (st == HDO_OK) {
         cli_print_comparison(cmp, o->output);
     }
@@ -181,24 +174,25 @@ static int compare(const options *o, hdo_study *s, const hdo_config *c, cli_stud
     return code;
 }
 
-static int study(const options *o, const hdo_config *c, const hdo_study_hooks *hooks, cli_study_progress *p) {
+static int study(void *ctx, hdo_config *c) {
+    const theory_options *o = ctx;
+    cli_study_progress p = {0};
+    hdo_study_hooks hooks = {.ctx = &p, .tick = cli_study_tick};
     hdo_error e = {0};
     hdo_study *s = NULL;
     hdo_assessment *a = malloc(sizeof *a);
     if (a == NULL) return 1;
     int code = 0;
-    hdo_status st = hdo_study_create(&s, c, hooks, &e);
+    hdo_status st = hdo_study_create(&s, c, &hooks, &e);
     if (st == HDO_OK && (o->measure || o->run)) st = hdo_study_measure(s, NULL, &e);
-    cli_study_end(p);
+    cli_study_end(&p);
     if (st == HDO_OK) override(o, hdo_study_constants(s));
     if (st == HDO_OK && o->run) {
-        code = compare(o, s, c, p);
+        code = compare(o, s, c, &p);
     } else if (st == HDO_OK) {
         st = hdo_study_assess(s, a, &e);
-        if (st == HDO_OK && o->json) {
-            char *text = hdo_assessment_json(a);
-            if (text != NULL) puts(text);
-            free(text);
+        if (st == HDO_OK && o->common.json) {
+            cli_print(hdo_assessment_json(a), "\n");
         } else if (st == HDO_OK) {
             cli_print_assessment(c, a, o->measure);
         }
@@ -208,84 +202,37 @@ static int study(const options *o, const hdo_config *c, const hdo_study_hooks *h
     return st == HDO_OK ? code : cli_study_fail(&e);
 }
 
-static int parse(int argc, char **argv, options *o) {
-    static const struct option fixed[] = {{"help", no_argument, NULL, 'h'},
-                                          {"output", required_argument, NULL, 'o'},
-                                          {"quiet", no_argument, NULL, 'q'},
-                                          {"set", required_argument, NULL, SET},
-                                          {"population", required_argument, NULL, POPULATION},
-                                          {"measure", no_argument, NULL, MEASURE},
-                                          {"run", no_argument, NULL, RUN},
-                                          {"seeds", required_argument, NULL, SEEDS},
-                                          {"scaling", no_argument, NULL, SCALING},
-                                          {"quick", no_argument, NULL, QUICK},
-                                          {"json", no_argument, NULL, JSON},
-                                          {"color", required_argument, NULL, COLOUR}};
-    enum { N_FIXED = (int)(sizeof fixed / sizeof fixed[0]) };
-    struct option longs[N_FIXED + N_FLAGS + 1] = {{0}};
-    memcpy(longs, fixed, sizeof fixed);
-    for (int i = 0; i < N_FLAGS; i++) {
-        longs[N_FIXED + i] = (struct option){flags[i].name, required_argument, NULL, CONSTANT + i};
-        o->value[i] = (double)NAN;
-    }
-    for (int k; (k = getopt_long(argc, argv, "ho:q", longs, NULL)) != -1;) {
-        switch (k) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case 'o': o->output = optarg; break;
-        case 'q': cli_set_quiet(true); break;
-        case SET:
-            if (o->n_set == 64) return cli_usage_error("theory", "too many settings on the command line (64 at most)");
-            o->set[o->n_set++] = optarg;
-            break;
-        case POPULATION: o->population = optarg; break;
-        case MEASURE: o->measure = true; break;
-        case RUN: o->run = true; break;
-        case SEEDS:
-            if (!cli_int(optarg, 2, 100000, &o->seeds)) {
-                return cli_usage_error("theory", "--seeds takes a number of seeds, 2 or more; got '%s'", optarg);
-            }
-            break;
-        case SCALING: o->scaling = true; break;
-        case QUICK: o->quick = true; break;
-        case JSON: o->json = true; break;
-        case COLOUR: cli_colour(optarg); break;
-        default: {
-            if (k < CONSTANT || k >= CONSTANT + N_FLAGS) return cli_usage_error("theory", "the options are not right");
-            char *end;
-            double v = strtod(optarg, &end);
-            if (end == optarg || *end != '\0' || !(v >= 0.0) || !isfinite(v)) {
-                return cli_usage_error("theory", "--%s takes a number, 0 or more; got '%s'", flags[k - CONSTANT].name,
-                                       optarg);
-            }
-            o->value[k - CONSTANT] = v;
-        }
-        }
-    }
-    if (optind < argc) o->source = argv[optind++];
-    if (optind < argc) return cli_usage_error("theory", "one configuration at a time, but got '%s' too", argv[optind]);
-    if (o->source == NULL && !o->scaling) {
+static int run_theory(int argc, char **argv) {
+    theory_options o = {.seeds = 0};
+    for (int k = 0; k < N_CONSTANTS; k++) o.value[k] = (double)NAN;
+    int code = cli_parse(&cmd_theory, argc, argv, &o);
+    if (code >= 0) return code;
+    if (o.common.n_words == 0 && !o.scaling)
         return cli_usage_error(
             "theory", "which configuration? Give a YAML file or a preset, for example: hdo theory theory-pair");
-    }
-    return -1;
+    cli_catch_signals();
+    return o.scaling ? scaling(&o) : cli_with_config(o.common.word[0], &o.common, study, &o);
 }
 
-int cmd_theory(int argc, char **argv) {
-    options o = {0};
-    int code = parse(argc, argv, &o);
-    if (code >= 0) return code;
-    cli_study_progress p = {0};
-    hdo_study_hooks hooks = {.ctx = &p, .tick = cli_study_tick};
-    cli_catch_signals();
-    if (o.scaling) return scaling(&o, &hooks, &p);
-    hdo_config *c = malloc(sizeof *c);
-    hdo_error e = {0};
-    if (c == NULL) return 1;
-    if (cli_config(c, o.source, o.population, o.n_set, o.set, &e) != HDO_OK) {
-        free(c);
-        return cli_fail(&e);
-    }
-    code = study(&o, c, &hooks, &p);
-    free(c);
-    return code;
-}
+const cli_command cmd_theory = {
+    .name = "theory",
+    .summary = "bounds on a problem: constants, step sizes, warnings, measured against runs",
+    .run = run_theory,
+    .usage = "CONFIG|PRESET [--measure] [--run [--seeds N] [-o BASE]] [OPTIONS]\n--scaling [--quick] [-o BASE]",
+    .about =
+        "Evaluates the convergence bounds on a problem: second moments and biases of every estimator, the consensus "
+        "bound, the strongly convex and the non-convex rate, their noise terms, admissible step sizes, the smallest T, "
+        "and every assumption that fails. docs/theory.md has the statements.",
+    .options = options,
+    .common = CLI_CONFIG | CLI_THREADS | CLI_JSON | CLI_TALK,
+    .examples = "hdo theory theory-pair                          everything about a small hybrid on a quadratic\n"
+                "hdo theory theory-match --run -o figures/match  measured curves below their bounds\n"
+                "hdo theory demo --measure                       constants of a problem with data",
+    .exit_codes =
+        "0 ok, 1 failed, or a measured mean exceeds its bound, or an exponent disagrees, 2 usage or configuration, "
+        "3 data missing or damaged.",
+    .presets = true,
+    .most = 1,
+    .single = "one configuration at a time",
+    .size = sizeof(theory_options),
+};

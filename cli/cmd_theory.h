@@ -13,8 +13,6 @@ bool cli_study_tick(void *ctx, const char *what, int64_t done, int64_t total);
 void cli_study_end(cli_study_progress *p);
 int cli_study_fail(const hdo_error *e); /* exit code: that of the signal if one ended the work */
 
-/* text from column `at` on, broken at blanks so that lines end before column 110; further lines start at `indent`. */
-void cli_print_wrapped(int at, int indent, const char *text);
 void cli_print_constants(const hdo_config *c, const hdo_constants *k);
 void cli_print_assessment(const hdo_config *c, const hdo_assessment *a, bool measured);
 void cli_print_comparison(const hdo_comparison *c, const char *figures);

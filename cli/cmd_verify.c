@@ -1,24 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo verify: does a stored run come out the same when it is made again? */
-#include <getopt.h>
 #include <stdlib.h>
 
-#include "cli.h"
+#include "drive.h"
 #include "hdo/lab/verify.h"
-
-static const char help_text[] =
-    "Usage: hdo verify RUN... [--threads N] [--json]\n\n"
-    "Runs the stored configuration again, in memory, and compares: the fingerprint of all models (params_sha256), the\n"
-    "final figures and every row. A RUN is a run folder, or a folder of runs that differ in the seed. It takes as "
-    "long\n"
-    "as the runs took; nothing is written.\n\n"
-    "A difference need not be an error: it says which version and commit made the run, which laws changed since that\n"
-    "concern it, and whether compiler, vector unit, kernels or data are others. With the same of all of them the bits\n"
-    "must be the same.\n\n"
-    "  --threads N  instead of the stored number: the result does not depend on it\n"
-    "  --json       one JSON document\n"
-    "  -q, --quiet  no notes\n\n"
-    "Exit codes: 0 all are the same, 1 one is different, 3 one is missing, has not ended or lacks its data.\n\n"
-    "Example: hdo verify runs/paper/e2-text/24fo\n";
 
 typedef struct verify_ctx {
     bool json, first;
@@ -70,32 +54,37 @@ static int verify_all(int n, char **dirs, int64_t threads, verify_ctx *c) {
     return c->different > 0 ? 1 : c->code;
 }
 
-int cmd_verify(int argc, char **argv) {
-    enum { THREADS = 256, JSON };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
-                                          {"threads", required_argument, NULL, THREADS},
-                                          {"json", no_argument, NULL, JSON},
-                                          {"quiet", no_argument, NULL, 'q'},
-                                          {NULL, 0, NULL, 0}};
-    int64_t threads = 0;
-    verify_ctx c = {.first = true};
-    for (int o; (o = getopt_long(argc, argv, "hq", longs, NULL)) != -1;) {
-        switch (o) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case 'q': cli_set_quiet(true); break;
-        case THREADS:
-            if (!cli_int(optarg, 1, 4096, &threads))
-                return cli_usage_error("verify", "--threads takes 1 to 4096; got '%s'", optarg);
-            break;
-        case JSON: c.json = true; break;
-        default: return cli_usage_error("verify", "the options are not right");
-        }
-    }
-    if (optind == argc) return cli_usage_error("verify", "which runs? Give one or more run folders");
+static int run_verify(int argc, char **argv) {
+    cli_common o = {0};
+    int code = cli_parse(&cmd_verify, argc, argv, &o);
+    if (code >= 0) return code;
+    verify_ctx c = {.json = o.json, .first = true};
     cli_catch_signals();
     if (c.json) printf("{\"schema_version\": 1, \"runs\": [\n");
-    int code = verify_all(argc - optind, argv + optind, threads, &c);
+    code = verify_all(o.n_words, o.word, o.threads, &c);
     if (c.json) printf("\n], \"same\": %d, \"different\": %d, \"not_verified\": %d}\n", c.same, c.different, c.failed);
-    if (cli_signal() != 0) return cli_signal() == 15 ? EXIT_SIGTERM : EXIT_SIGINT;
-    return code;
+    return cli_signal() != 0 ? cli_stop_code(HDO_STOPPED) : code;
 }
+
+const cli_command cmd_verify = {
+    .name = "verify",
+    .summary = "make stored runs again and compare them, bit for bit",
+    .run = run_verify,
+    .usage = "RUN... [--threads N] [--json]",
+    .about =
+        "Runs the stored configuration again, in memory, and compares: the fingerprint of all models (params_sha256), "
+        "the final figures and every row. A RUN is a run folder, or a folder of runs that differ in the seed. It takes "
+        "as long as the runs took; nothing is written. --threads replaces the stored number: the result does not "
+        "depend on it.",
+    .common = CLI_THREADS | CLI_JSON | CLI_TALK,
+    .notes =
+        "A difference need not be an error: it says which version and commit made the run, which laws changed since "
+        "that concern it, and whether compiler, vector unit, kernels or data are others. With the same of all of them "
+        "the bits must be the same.",
+    .examples = "hdo verify runs/paper/e2-text/24fo",
+    .exit_codes = "0 all are the same, 1 one is different, 3 one is missing, has not ended or lacks its data.",
+    .least = 1,
+    .most = -1,
+    .missing = "which runs? Give one or more run folders",
+    .size = sizeof(cli_common),
+};

@@ -1,21 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo weights: what is in a weights file, and models of runs as weights files. */
-#include <getopt.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 #include "hdo/lab/eval.h"
 #include "hdo/weights.h"
 
-static const char help_text[] =
-    "Usage: hdo weights info FILE [--json]\n"
-    "       hdo weights convert RUN|CHECKPOINT -o FILE [--node N|mean]\n\n"
-    "info     names, types and shapes of the tensors in a safetensors file\n"
-    "convert  writes the model of one node, or the mean of all nodes (the default), as a safetensors file with "
-    "PyTorch's\n"
-    "         tensor names. Start a run from it with hdo run ... --init FILE, or load it in PyTorch.\n\n"
-    "PyTorch checkpoints become safetensors files with tools/pth2safetensors.py IN.pth OUT.safetensors.\n\n"
-    "Example: hdo weights convert runs/hybrid --node mean -o hybrid.safetensors\n";
+typedef struct weights_options {
+    cli_common common;
+    const char *output;
+    int64_t node;
+} weights_options;
+
+#define AT(member) offsetof(weights_options, member)
+static const cli_option options[] = {
+    {"output", 'o', CLI_TEXT, "FILE", "convert: where to", .target = AT(output)},
+    {"node", 0, CLI_INT, "N|mean", "convert: the model of node N, from 0, or the mean of all (default)",
+     .target = AT(node), .lo = 0, .hi = (1 << 24) - 1, .words = "mean", .takes = "the number of a node or 'mean'"},
+    {.name = NULL},
+};
+
+enum { INFO, CONVERT };
+static const cli_verb verbs[] = {
+    {"info", "FILE [--json]", "names, types and shapes of the tensors in a safetensors file"},
+    {"convert", "RUN|CHECKPOINT [-o FILE] [--node N|mean]",
+     "writes the model of one node, or the mean of all nodes (the default), as a safetensors file with PyTorch's "
+     "tensor "
+     "names. Start a run from it with hdo run ... --init FILE, or load it in PyTorch."},
+    {NULL, NULL, NULL},
+};
 
 static int info_json(const hdo_tensors *t) {
     hdo_json j;
@@ -87,34 +99,28 @@ static int convert(const char *source, int64_t node, const char *out) {
     return 0;
 }
 
-int cmd_weights(int argc, char **argv) {
-    enum { NODE = 256, JSON };
-    static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
-                                          {"output", required_argument, NULL, 'o'},
-                                          {"node", required_argument, NULL, NODE},
-                                          {"json", no_argument, NULL, JSON},
-                                          {NULL, 0, NULL, 0}};
-    const char *output = NULL;
-    int64_t node = HDO_EVAL_MEAN;
-    bool json = false;
-    for (int o; (o = getopt_long(argc, argv, "ho:", longs, NULL)) != -1;) {
-        switch (o) {
-        case 'h': fputs(help_text, stdout); return 0;
-        case 'o': output = optarg; break;
-        case JSON: json = true; break;
-        case NODE:
-            if (strcmp(optarg, "mean") != 0 && !cli_int(optarg, 0, (1 << 24) - 1, &node)) {
-                return cli_usage_error("weights", "--node takes the number of a node or 'mean', got '%s'", optarg);
-            }
-            break;
-        default: return cli_usage_error("weights", "the options are not right");
-        }
-    }
-    if (argc - optind != 2)
-        return cli_usage_error("weights", "say what to do and with which file: info FILE, or convert RUN -o FILE");
-    const char *verb = argv[optind], *source = argv[optind + 1];
-    if (strcmp(verb, "info") == 0) return info(source, json);
-    if (strcmp(verb, "convert") != 0) return cli_usage_error("weights", "'%s' is not info or convert", verb);
-    if (output == NULL) return cli_usage_error("weights", "where to? Give -o FILE");
-    return convert(source, node, output);
+static int run_weights(int argc, char **argv) {
+    weights_options o = {.node = HDO_EVAL_MEAN};
+    int code = cli_parse(&cmd_weights, argc, argv, &o);
+    if (code >= 0) return code;
+    if (o.common.verb == INFO) return info(o.common.word[1], o.common.json);
+    if (o.output == NULL) return cli_usage_error("weights", "where to? Give -o FILE");
+    return convert(o.common.word[1], o.node, o.output);
 }
+
+const cli_command cmd_weights = {
+    .name = "weights",
+    .summary = "what is in a weights file; models of runs as weights files",
+    .run = run_weights,
+    .verbs = verbs,
+    .about = "Weights files: what is in them, and models of runs as such files.",
+    .options = options,
+    .common = CLI_JSON,
+    .notes = "PyTorch checkpoints become safetensors files with tools/pth2safetensors.py IN.pth OUT.safetensors.",
+    .examples = "hdo weights convert runs/hybrid --node mean -o hybrid.safetensors",
+    .least = 2,
+    .most = 2,
+    .missing = "say what to do and with which file: info FILE, or convert RUN -o FILE",
+    .single = "one file at a time",
+    .size = sizeof(weights_options),
+};

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 — messages, colours, numbers, signals, configurations: what commands share. */
+/* SPDX-License-Identifier: Apache-2.0 — messages, colours, numbers, signals: what commands share. */
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -7,7 +7,6 @@
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -91,6 +90,12 @@ int cli_usage_error(const char *command, const char *fmt, ...) {
     return EXIT_USAGE;
 }
 
+int cli_no_command(const char *name) {
+    const char *near = cli_nearest_command(name);
+    if (near == NULL) return cli_usage_error("", "there is no command '%s'", name);
+    return cli_usage_error("", "there is no command '%s'; did you mean '%s'?", name, near);
+}
+
 void cli_note(const char *fmt, ...) {
     if (g_quiet) return;
     va_list ap;
@@ -135,6 +140,40 @@ bool cli_int(const char *text, int64_t lo, int64_t hi, int64_t *out) {
     if (errno != 0 || end == text || *end != '\0' || v < lo || v > hi) return false;
     *out = v;
     return true;
+}
+
+bool cli_seed_range(const char *text, int64_t *first, int64_t *last) {
+    char head[32];
+    const char *dash = strchr(text, '-');
+    size_t len = dash != NULL ? (size_t)(dash - text) : strlen(text);
+    if (len == 0 || len >= sizeof head) return false;
+    memcpy(head, text, len);
+    head[len] = '\0';
+    return cli_int(head, 0, INT64_MAX, first) && cli_int(dash != NULL ? dash + 1 : head, *first, INT64_MAX, last) &&
+           *last - *first < 100000;
+}
+
+int cli_print(char *text, const char *end) {
+    hdo_error e = {HDO_E_MEMORY, "out of memory"};
+    if (text == NULL) return cli_fail(&e);
+    fputs(text, stdout);
+    fputs(end, stdout);
+    free(text);
+    return 0;
+}
+
+void cli_join(int argc, char **argv, char buf[CLI_LINE_MAX]) {
+    FILE *f =
+        fmemopen(buf, CLI_LINE_MAX, "w"); /* what does not fit is cut: for people, and to be pasted into a shell */
+    buf[0] = '\0';
+    if (f == NULL) return;
+    fputs("hdo", f);
+    for (int i = 0; i < argc; i++) {
+        fputc(' ', f);
+        hdo__quote_shell(f, argv[i]);
+    }
+    fclose(f);
+    buf[CLI_LINE_MAX - 1] = '\0';
 }
 
 double cli_now_s(void) {
@@ -191,63 +230,4 @@ bool cli_hurry(void *ctx) {
     if (g_signal != 0 || g_checkpoint == 0) return g_signal != 0;
     const char *stop = getenv("HDO_MPI_STOP");
     return stop != NULL && access(stop, F_OK) == 0;
-}
-
-/* HDO_CONFIG names a file read before the run's own; HDO_NUM_THREADS sets threads. */
-static hdo_status apply_environment(hdo_config *c, hdo_error *e) {
-    const char *threads = getenv("HDO_NUM_THREADS");
-    if (threads == NULL || threads[0] == '\0') threads = getenv("OMP_NUM_THREADS");
-    if (threads != NULL && threads[0] != '\0') return hdo_config_set(c, "threads", threads, HDO_FROM_ENV, e);
-    return HDO_OK;
-}
-
-static hdo_status load_source(hdo_config *c, const char *source, hdo_error *e) {
-    const char *text = strcmp(source, "-") == 0 || strchr(source, '/') != NULL ? NULL : hdo_preset(source);
-    struct stat info;
-    bool file = stat(source, &info) == 0 && !S_ISDIR(info.st_mode); /* a folder of that name does not hide a preset */
-    if (text == NULL || file) return hdo_config_load(c, source, e);
-    hdo_status st = hdo_config_load_text(c, source, text, strlen(text), e);
-    hdo_config_as_base(c);
-    return st;
-}
-
-hdo_status cli_apply_sets(hdo_config *c, int n_set, char **set, hdo_error *e) {
-    hdo_status st = HDO_OK;
-    for (int i = 0; i < n_set && st == HDO_OK; i++) {
-        char key[256];
-        const char *eq = strchr(set[i], '=');
-        if (eq == NULL || eq == set[i] || (size_t)(eq - set[i]) >= sizeof key) {
-            e->code = HDO_E_CONFIG;
-            snprintf(e->msg, sizeof e->msg,
-                     "--set takes key=value, for example --set population.zo.rv=64; got '%.200s'", set[i]);
-            return HDO_E_CONFIG;
-        }
-        memcpy(key, set[i], (size_t)(eq - set[i]));
-        key[eq - set[i]] = '\0';
-        st = hdo_config_set(c, key, eq + 1, HDO_FROM_FLAG, e);
-    }
-    return st;
-}
-
-hdo_status cli_config(hdo_config *c, const char *source, const char *population, int n_set, char **set, hdo_error *e) {
-    hdo_config_default(c);
-    const char *user = getenv("HDO_CONFIG");
-    hdo_status st = HDO_OK;
-    if (user != NULL && user[0] != '\0') st = hdo_config_load(c, user, e);
-    hdo_config_as_base(c); /* a user's own defaults are for all runs, whatever a run makes of them */
-    if (st == HDO_OK && source != NULL) st = load_source(c, source, e);
-    if (st == HDO_OK) st = apply_environment(c, e);
-    if (st == HDO_OK && population != NULL) st = hdo_config_population(c, population, e);
-    return st == HDO_OK ? cli_apply_sets(c, n_set, set, e) : st;
-}
-
-hdo_status cli_allow_piecewise(hdo_config *c, hdo_error *e) {
-    hdo_status st = HDO_OK;
-    for (int k = 0; k < c->n_classes && st == HDO_OK; k++) {
-        char key[HDO_NAME_MAX + 32];
-        if (strcmp(c->population[k].estimator, "complex-step") != 0) continue;
-        snprintf(key, sizeof key, "population.%s.allow_piecewise", c->population[k].name);
-        st = hdo_config_set(c, key, "true", HDO_FROM_FLAG, e);
-    }
-    return st;
 }

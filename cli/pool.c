@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "drive.h"
+
 enum { WORKERS_MAX = 256, POLL_MS = 200 };
 #define TELL_S 0.5 /* a process tells its step this often */
 
@@ -31,45 +33,10 @@ typedef struct state {
     cli_job *jobs;
     int n, next, busy, ended, slots, threads, code;
     double cost, done_cost, start_s, shown_s;
-    double before; /* cost that was done before this command: says nothing about its speed */
-    bool tty, live;
+    double before;        /* cost that was done before this command: says nothing about its speed */
+    bool tty, live, told; /* told: jobs know of the signal */
     worker w[WORKERS_MAX];
 } state;
-
-bool cli_seed_range(const char *text, int64_t *first, int64_t *last) {
-    char head[32];
-    const char *dash = strchr(text, '-');
-    size_t len = dash != NULL ? (size_t)(dash - text) : strlen(text);
-    if (len == 0 || len >= sizeof head) return false;
-    memcpy(head, text, len);
-    head[len] = '\0';
-    return cli_int(head, 0, INT64_MAX, first) && cli_int(dash != NULL ? dash + 1 : head, *first, INT64_MAX, last) &&
-           *last - *first < 100000;
-}
-
-void cli_join(int argc, char **argv, char *buf, size_t cap) {
-    FILE *f = fmemopen(buf, cap, "w"); /* a word that does not fit is cut: for people, and to be pasted into a shell */
-    buf[0] = '\0';
-    if (f == NULL) return;
-    fputs("hdo", f);
-    for (int i = 0; i < argc; i++) {
-        fputc(' ', f);
-        hdo__quote_shell(f, argv[i]);
-    }
-    fclose(f);
-    buf[cap - 1] = '\0';
-}
-
-hdo_status cli_drive(hdo_run *r, int64_t until, void (*step)(void *ctx, const hdo_run *r), void *ctx, hdo_stop *why,
-                     hdo_error *e) {
-    hdo_status st = HDO_OK;
-    *why = HDO_RUNNING;
-    while (*why == HDO_RUNNING && st == HDO_OK && (until == 0 || hdo_run_step(r) < until)) {
-        st = hdo_run_advance(r, 1, why, e);
-        if (step != NULL) step(ctx, r);
-    }
-    return st;
-}
 
 /* ---- in the process of a job ---- */
 
@@ -124,10 +91,7 @@ static int run_job(const state *s, int k, int fd) {
     if (st == HDO_OK) hdo_run_limit_time(r, s->p->max_time_s);
     if (st == HDO_OK) st = cli_drive(r, s->jobs[k].until, on_step, &t, &why, &e);
     if (st == HDO_OK) st = why == HDO_RUNNING ? hdo_run_save(r, &e) : hdo_run_write_summary(r, &e);
-    int code = st != HDO_OK          ? cli_fail(&e)
-               : why == HDO_DIVERGED ? EXIT_DIVERGED
-               : why == HDO_STOPPED  ? 128 + cli_signal()
-                                     : 0;
+    int code = st != HDO_OK ? cli_fail(&e) : cli_stop_code(why);
     if (st == HDO_OK && why != HDO_STOPPED && !tell(fd, r, t.until, true, why)) code = 1;
     hdo_run_destroy(r);
     return code;
@@ -253,6 +217,29 @@ static void listen_to_all(state *s) {
     }
 }
 
+/* Starts the next job in a free slot. False: there is none to start, or it could not be started. */
+static bool start_next(state *s) {
+    int k = 0;
+    while (k < s->slots && s->w[k].pid != 0) k++;
+    bool go = cli_signal() == 0 && (s->code == 0 || s->code == EXIT_DIVERGED);
+    if (k >= s->slots || s->next >= s->n || !go) return false;
+    if (start(s, k)) return true;
+    fprintf(stderr, "hdo: error: cannot start a process for '%s': %s\n", s->jobs[s->next].label, strerror(errno));
+    s->code = 1;
+    return false;
+}
+
+/* Hands a signal on to the jobs, once: a second would end them at once. */
+static void pass_signal(state *s) {
+    if (cli_signal() == 0 || s->told) return;
+    clear_line(s);
+    cli_note("stopping: %d runs save themselves", s->busy);
+    for (int i = 0; i < s->slots; i++) {
+        if (s->w[i].pid != 0) kill(s->w[i].pid, cli_signal());
+    }
+    s->told = true;
+}
+
 int cli_pool_run(const cli_pool *p, cli_job *jobs, int n) {
     state *s = calloc(1, sizeof *s);
     if (s == NULL) return 1;
@@ -265,25 +252,10 @@ int cli_pool_run(const cli_pool *p, cli_job *jobs, int n) {
     if (s->slots < 1) s->slots = 1;
     s->threads = n > 0 && n < s->slots ? s->slots / n : 1;
     for (int k = 0; k < n; k++) s->cost += cost_of(&jobs[k]);
-    bool told = false;
     while (s->next < n || s->busy > 0) {
-        int k = 0;
-        while (k < s->slots && s->w[k].pid != 0) k++;
-        bool go = cli_signal() == 0 && (s->code == 0 || s->code == EXIT_DIVERGED);
-        if (k < s->slots && s->next < n && go) {
-            if (start(s, k)) continue;
-            fprintf(stderr, "hdo: error: cannot start a process for '%s': %s\n", jobs[s->next].label, strerror(errno));
-            s->code = 1;
-        }
+        if (start_next(s)) continue;
         if (s->busy == 0) break;
-        if (cli_signal() != 0 && !told) {
-            clear_line(s);
-            cli_note("stopping: %d runs save themselves", s->busy);
-            for (int i = 0; i < s->slots; i++) { /* once: a second signal would end them at once */
-                if (s->w[i].pid != 0) kill(s->w[i].pid, cli_signal());
-            }
-            told = true;
-        }
+        pass_signal(s);
         listen_to_all(s);
         show(s, false);
     }

@@ -44,14 +44,4 @@ typedef struct cli_pool {
  * EXIT_WORKER_KILLED if a signal ended its process. When this process dies, the others save and stop. */
 int cli_pool_run(const cli_pool *p, cli_job *jobs, int n);
 
-/* Advances r to its end, or to step `until` (0: none). Signals end it through its hook (cli_asked). */
-hdo_status cli_drive(hdo_run *r, int64_t until, void (*step)(void *ctx, const hdo_run *r), void *ctx, hdo_stop *why,
-                     hdo_error *e);
-
-/* "0-4" or "3". */
-bool cli_seed_range(const char *text, int64_t *first, int64_t *last);
-
-/* The words of the command line as one line, for manifests. */
-void cli_join(int argc, char **argv, char *buf, size_t cap);
-
 #endif

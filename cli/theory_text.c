@@ -20,25 +20,6 @@ static void heading(const char *text) {
     printf("\n%s%s%s\n", s.bold, text, s.off);
 }
 
-void cli_print_wrapped(int at, int indent, const char *text) {
-    enum { WIDTH = 110 };
-    while (*text != '\0') {
-        int len = (int)strcspn(text, " ");
-        if (at > indent && at + len + 1 > WIDTH) {
-            printf("\n%*s", indent, "");
-            at = indent;
-        } else if (at > indent) {
-            putchar(' ');
-            at++;
-        }
-        printf("%.*s", len, text);
-        at += len;
-        text += len;
-        while (*text == ' ') text++;
-    }
-    putchar('\n');
-}
-
 static void constant(const char *name, const char *meaning, hdo_constant c) {
     char b[32];
     if (c.how == HDO_UNKNOWN) {

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "hdo/config.h"
+#include "hdo/experimental/suggest.h" /* for all who look up names */
 
 typedef enum hdo_opt_type { HDO_OPT_BOOL, HDO_OPT_INT, HDO_OPT_REAL, HDO_OPT_TEXT, HDO_OPT_CHOICE } hdo_opt_type;
 
@@ -58,8 +59,5 @@ const char *hdo__option_when(const hdo_section *s, const hdo_option *o);
 
 /* Refuses what was typed and has no effect: names the key, the key that puts it out of use, and what to do. */
 hdo_status hdo__config_effect_check(const hdo_config *c, hdo_error *e);
-
-/* The nearest of the candidates to `word` (edit distance at most 2, or a third of its length), or NULL. */
-const char *hdo__suggest(const char *word, const char *const *candidates);
 
 #endif
