@@ -29,7 +29,7 @@ import tempfile
 import time
 
 STEPS = 3000
-SLOW = "0:12"  # of an MPI run: long enough for a fault, while the simulator that checks it is quick
+SLOW = "0:400"  # of an MPI run: long enough for a fault, while the simulator that checks it is quick
 NP = 3
 WITHIN_S = 5.0
 BASE = ["--set", "data.train=400", "--set", "data.val=100", "--population", "3fo+8zo", "--set",
