@@ -392,6 +392,25 @@ static void test_clocks_wait_for_the_slower_partner(void **state) {
     assert_true(fabs(clock_after(20, jvp, 2) - 20 * (1.0 + 0.4)) < 1e-9); /* 4 products of 0.25 s */
 }
 
+/* Vector units give a NaN one sign or the other. */
+static void test_fingerprint_knows_one_nan(void **state) {
+    (void)state;
+    static hdo_config c;
+    static const uint32_t bits[] = {0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0x7f800000u, 0xff800000u};
+    char hex[5][65];
+    base_config(&c, "quadratic", "2fo");
+    hdo_run *r = make(&c);
+    for (int k = 0; k < 5; k++) {
+        memcpy(r->rows.X + r->rows.ld + r->objective->d - 1, &bits[k], sizeof bits[k]);
+        hdo_run_fingerprint(r, hex[k]);
+    }
+    assert_string_equal(hex[1], hex[0]);
+    assert_string_equal(hex[2], hex[0]);
+    assert_string_not_equal(hex[3], hex[0]);
+    assert_string_not_equal(hex[4], hex[3]);
+    hdo_run_destroy(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loop_allocates_nothing),
@@ -404,6 +423,7 @@ int main(void) {
         cmocka_unit_test(test_theorem_rate),
         cmocka_unit_test(test_churn_returns_fresh_or_stale),
         cmocka_unit_test(test_clocks_wait_for_the_slower_partner),
+        cmocka_unit_test(test_fingerprint_knows_one_nan),
     };
     return cmocka_run_group_tests_name("run_parts", tests, NULL, NULL);
 }

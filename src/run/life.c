@@ -138,13 +138,24 @@ const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d) {
     return r->rows.X + (size_t)(node - r->rows.first) * r->rows.ld;
 }
 
+/* Which bits a NaN has depends on the vector unit, so all of them count as the same. */
+static void hash_floats(hdo_sha256 *sha, const float *x, size_t n) {
+    float block[1024];
+    for (size_t at = 0; at < n;) {
+        size_t k = n - at < 1024 ? n - at : 1024;
+        for (size_t i = 0; i < k; i++) block[i] = isnan(x[at + i]) ? NAN : x[at + i];
+        hdo__sha256_update(sha, block, k * sizeof(float));
+        at += k;
+    }
+}
+
 /* The hash goes from rank to rank in node order: it comes out as in the simulator. */
 void hdo__run_hash_rows(void *ctx, void *v, size_t first, size_t count) {
     const hdo_run *r = ctx;
     (void)first;
     (void)count;
-    size_t len = (r->objective->d + r->objective->n_buf) * sizeof(float);
-    for (int i = 0; i < r->rows.count; i++) hdo__sha256_update(v, r->rows.X + (size_t)i * r->rows.ld, len);
+    size_t len = r->objective->d + r->objective->n_buf;
+    for (int i = 0; i < r->rows.count; i++) hash_floats(v, r->rows.X + (size_t)i * r->rows.ld, len);
 }
 
 void hdo_run_fingerprint(const hdo_run *r, char hex[65]) {
