@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,10 +175,73 @@ static void test_lock_has_one_holder(void **state) {
     hdo__lock_drop(moved, a);
 }
 
+/* ---- nothing is left ---- */
+
+static long long json_held;
+
+static void *json_take(size_t n) {
+    json_held++;
+    return malloc(n);
+}
+
+static void json_give(void *p) {
+    if (p != NULL) json_held--;
+    free(p);
+}
+
+static int open_files(void) {
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (d != NULL && readdir(d) != NULL) n++;
+    if (d != NULL) closedir(d);
+    return n;
+}
+
+/* A run, one that goes on behind a damaged checkpoint, one that is refused, states that are none. */
+static void come_and_go(int round) {
+    char dir[64], path[HDO_CKFILE_PATH_MAX];
+    hdo_error e = {0};
+    hdo_state_head head;
+    hdo_run *r;
+    snprintf(dir, sizeof dir, "%s/round-%d", folder, round);
+    hdo_run_destroy(tiny(dir));
+    hdo__ckfile_path(dir, 4, path);
+    assert_int_equal(truncate(path, 1000), 0);
+    assert_int_equal(hdo_run_resume(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_int_equal(hdo_run_step(r), 3);
+    assert_int_equal(hdo_run_advance(r, 4, NULL, &e), HDO_OK);
+    hdo__state_head_of(r, &head);
+    char *text = hdo__state_text(r, &head);
+    assert_int_not_equal(hdo__state_read_head("[]", "x", &head, &e), HDO_OK);
+    assert_int_not_equal(hdo__state_load(r, "{}", "x", &e), HDO_OK);
+    assert_int_not_equal(hdo__state_load(r, "{", "x", &e), HDO_OK);
+    free(text);
+    hdo_run_destroy(r);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    assert_int_equal(truncate(path, 3), 0);
+    assert_int_not_equal(hdo_run_resume(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_null(r);
+    snprintf(path, sizeof path, "%s/nowhere", dir);
+    assert_int_not_equal(hdo_run_resume(&r, path, &(hdo_resume){0}, NULL, &e), HDO_OK);
+}
+
+static void test_nothing_is_left(void **state) {
+    (void)state;
+    json_set_alloc_funcs(json_take, json_give);
+    come_and_go(0); /* what is made once */
+    long long json = json_held;
+    int files = open_files();
+    come_and_go(1);
+    assert_int_equal(json_held - json, 0);
+    assert_int_equal(open_files(), files);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_missing_keys_are_errors_and_null_is_nan),
-        cmocka_unit_test(test_checkpoint_every_byte_counts), cmocka_unit_test(test_checkpoints_are_listed_newest_first),
-        cmocka_unit_test(test_linelog_marks), cmocka_unit_test(test_lock_has_one_holder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_state_missing_keys_are_errors_and_null_is_nan),
+                                       cmocka_unit_test(test_checkpoint_every_byte_counts),
+                                       cmocka_unit_test(test_checkpoints_are_listed_newest_first),
+                                       cmocka_unit_test(test_linelog_marks),
+                                       cmocka_unit_test(test_lock_has_one_holder),
+                                       cmocka_unit_test(test_nothing_is_left)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
