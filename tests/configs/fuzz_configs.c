@@ -9,7 +9,8 @@
  *   mpi     every --mpi-every'th: two ranks
  *
  * All must end alike: the same outcome, fingerprint, rows and trace; or the same refusal, a sentence. Every try is a
- * process of its own: a crash or a hang (20 s) is reported and the next number follows. Files must be JSON throughout.
+ * process of its own: a crash or a hang (20 s of processor time, two minutes of any) is reported and the next number
+ * follows. Files must be JSON throughout.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,7 +30,7 @@
 #include "hdo/hdo.h"
 #include "random_config.h"
 
-enum { LIMIT_S = 20, PATH_LEN = 512 };
+enum { LIMIT_S = 20, WAIT_S = 120, PATH_LEN = 512 };
 
 typedef struct result { /* what a try tells its parent */
     hdo_status status;
@@ -118,9 +120,19 @@ static bool ended(trial *t, pid_t pid, const char *name, int *code) {
         return true;
     }
     int sig = WTERMSIG(status);
-    snprintf(text, sizeof text, sig == SIGALRM ? "hung for %d s" : "died of signal %d", sig == SIGALRM ? LIMIT_S : sig);
+    bool hung = sig == SIGALRM || sig == SIGXCPU;
+    snprintf(text, sizeof text, hung ? "hung for %d s" : "died of signal %d",
+             sig == SIGALRM   ? WAIT_S
+             : sig == SIGXCPU ? LIMIT_S
+                              : sig);
     complain(t, name, text);
     return false;
+}
+
+/* The machine may have other things to do. */
+static void limit_time(void) {
+    alarm(WAIT_S);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){LIMIT_S, LIMIT_S + 1});
 }
 
 static bool attempt(trial *t, const try *y, result *out) {
@@ -132,7 +144,7 @@ static bool attempt(trial *t, const try *y, result *out) {
     if (pid < 0) abort();
     if (pid == 0) {
         hdo_error e = {0};
-        alarm(LIMIT_S);
+        limit_time();
         if (y->simd != NULL) setenv("HDO_SIMD", y->simd, 1);
         out->status = work(t, y, out, &e);
         memcpy(out->msg, e.msg, sizeof out->msg);
@@ -290,7 +302,7 @@ static void check_program(trial *t, const char *name, bool mpi, const result *wh
     pid_t pid = fork();
     if (pid < 0) abort();
     if (pid == 0) {
-        alarm(3 * LIMIT_S);
+        limit_time();
         int to = open(err, O_WRONLY | O_CREAT | O_TRUNC, 0600), null = open("/dev/null", O_WRONLY);
         dup2(null, 1);
         dup2(to, 2);

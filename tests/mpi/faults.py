@@ -183,15 +183,23 @@ class Net:
         return [int(p) for p in sh("ip", "netns", "pids", self.tag + machine, check=False).stdout.split()]
 
     def clear(self, machines="ab"):
-        """Everything there but the daemon."""
+        """Everything there but the daemon, also what is only being forked. -> how many processes"""
+        killed = 0
         for m in machines:
-            for pid in self.pids(m):
-                if pid == self.daemon.pid:
-                    continue
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass
+            while found := [pid for pid in self.pids(m) if pid != self.daemon.pid]:
+                for pid in found:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                        killed += 1
+                    except OSError:
+                        pass
+                time.sleep(0.01)
+        return killed
+
+    def kill_far(self, job):
+        """A machine that nothing runs on yet would not be missed."""
+        while self.clear("b") == 0 and job.p.poll() is None:
+            time.sleep(0.01)
 
     def close(self):
         self.daemon.kill()
@@ -268,7 +276,7 @@ def strike(job, net, name, at, rank):
             if job.find("rank", 0) is None:
                 return None
             time.sleep(at)
-            {"unplug": net.unplug, "swallow": net.swallow, "kill far machine": lambda: net.clear("b")}[name]()
+            {"unplug": net.unplug, "swallow": net.swallow, "kill far machine": lambda: net.kill_far(job)}[name]()
         return time.monotonic()
     sig = signal.SIGSTOP if name == "stop far rank" else getattr(signal, "SIG" + name.split()[0])
     kind = "rank" if name == "stop far rank" else name.split()[1]
