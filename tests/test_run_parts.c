@@ -297,6 +297,22 @@ static void test_noise_that_is_none_is_refused(void **state) {
     hdo_run_destroy(r);
 }
 
+/* All the data in every batch, only in another order: what is left is rounding, and would give a rate of 10^16. */
+static void test_rounding_is_no_noise(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    hdo_stop why;
+    base_config(&c, "logistic", "2fo+2zo");
+    set(&c, "data.train", "64");
+    set(&c, "population.fo.batch", "64");
+    set(&c, "population.fo.lr", "balanced");
+    hdo_run *r = make(&c);
+    assert_int_equal(hdo_run_advance(r, 1, &why, &e), HDO_E_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "class 'fo' has no measurable noise"));
+    hdo_run_destroy(r);
+}
+
 /* lr: theorem is 8 log T / (T ell) with matchings, 4 n log T / (T ell) with pairs. */
 static void test_theorem_rate(void **state) {
     (void)state;
@@ -420,6 +436,7 @@ int main(void) {
         cmocka_unit_test(test_noise_of_laws),
         cmocka_unit_test(test_noise_leaves_no_trace),
         cmocka_unit_test(test_noise_that_is_none_is_refused),
+        cmocka_unit_test(test_rounding_is_no_noise),
         cmocka_unit_test(test_theorem_rate),
         cmocka_unit_test(test_churn_returns_fresh_or_stale),
         cmocka_unit_test(test_clocks_wait_for_the_slower_partner),

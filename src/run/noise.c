@@ -13,6 +13,8 @@
 #include "run/run_internal.h"
 
 enum { NODES = 4, PAIRS = 8 }; /* of each class: 32 differences, about 25% standard error in the worst case d = 1 */
+enum { SLOTS = 2 * NODES };
+#define ROUNDING 1e-11 /* of |G|^2: less is the rounding of a batch in another order, not noise */
 #define FAR_STEP                                                                                                       \
     INT64_C(0xF0000000) /* steps of a run stay below 2^32; config check keeps them below this when needed */
 
@@ -44,8 +46,9 @@ static hdo_status estimate(hdo_run *r, const hdo_class *c, int k, int node, int6
     return st;
 }
 
-/* One slot per class and measured node; the others stay zero, so that a sum over ranks is exact. */
-static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][NODES]) {
+/* One slot per class and measured node, and one more for |G|^2; the others stay zero, so that a sum over ranks is
+ * exact. */
+static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][SLOTS]) {
     hdo_work w = {&r->team.arena[0], &r->team};
     size_t mark = hdo__arena_mark(w.arena);
     float *g = hdo__arena_floats(w.arena, r->objective->d + r->objective->n_buf);
@@ -60,6 +63,7 @@ static hdo_status measure(hdo_run *r, double sum[HDO_CLASSES_MAX][NODES]) {
                 st = estimate(r, c, k, node, 2 * p, &w, g);
                 if (st == HDO_OK) st = estimate(r, c, k, node, 2 * p + 1, &w, h);
                 sum[k][i] += 0.5 * hdo__distsq(r->objective->d, g, h) / PAIRS;
+                sum[k][NODES + i] += hdo__dot(r->objective->d, g, g) / PAIRS;
             }
         }
     }
@@ -74,21 +78,24 @@ static void add_own(void *ctx, void *v, size_t first, size_t count) {
 }
 
 hdo_status hdo__run_measure_noise(hdo_run *r, hdo_error *e) {
-    double own[HDO_CLASSES_MAX][NODES] = {{0}}, sum[HDO_CLASSES_MAX][NODES] = {{0}};
+    double own[HDO_CLASSES_MAX][SLOTS] = {{0}}, sum[HDO_CLASSES_MAX][SLOTS] = {{0}};
     hdo_status st = measure(r, own);
     if (st != HDO_OK) hdo__fail(e, st, "the noise of the classes could not be measured");
     st = r->transport->ops->agree(r->transport, st, &(unsigned){0}, NULL, 0, e);
     if (st == HDO_OK) {
-        st = r->transport->ops->relay(r->transport, sum, sizeof(double), HDO_CLASSES_MAX * NODES, add_own, own, e);
+        st = r->transport->ops->relay(r->transport, sum, sizeof(double), HDO_CLASSES_MAX * SLOTS, add_own, own, e);
     }
     if (st != HDO_OK) return st;
     int reference = -1; /* the first class with a rate of its own */
     for (int k = 0; k < r->n_classes; k++) {
         hdo_class *c = &r->classes[k];
         int nodes = c->count < NODES ? c->count : NODES;
-        double a = 0.0;
-        for (int i = 0; i < nodes; i++) a += sum[k][i] / nodes;
-        if (!isfinite(a) || !(a > 0.0)) {
+        double a = 0.0, size = 0.0;
+        for (int i = 0; i < nodes; i++) {
+            a += sum[k][i] / nodes;
+            size += sum[k][NODES + i] / nodes;
+        }
+        if (!isfinite(a) || !(a > ROUNDING * size)) {
             return hdo__fail(e, HDO_E_UNSUPPORTED,
                              "class '%s' has no measurable noise (%g): `balanced` rates and `noise` weights need some",
                              r->config.population[k].name, a);
