@@ -66,6 +66,12 @@ static void test_state_missing_keys_are_errors_and_null_is_nan(void **state) {
         assert_non_null(strstr(e.msg, "is missing from its state"));
         free(bad);
     }
+    r->interactions = -1;
+    h.step = -1;
+    char *below = hdo__state_text(r, &h);
+    assert_int_equal(hdo__state_read_head(below, "x", &got, &e), HDO_E_DATA);
+    assert_int_equal(hdo__state_load(r, below, "x", &e), HDO_E_DATA);
+    free(below);
     free(text);
     hdo_run_destroy(r);
 }
