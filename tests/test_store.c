@@ -76,6 +76,34 @@ static void test_state_missing_keys_are_errors_and_null_is_nan(void **state) {
     hdo_run_destroy(r);
 }
 
+/* A file of the last of the most classes there can be counts as well as that of the first. */
+static void test_inputs_of_every_class_count(void **state) {
+    (void)state;
+    hdo_run *r = tiny(NULL);
+    char path[64], first[65], same[65];
+    snprintf(path, sizeof path, "%s/rates", folder);
+    assert_int_equal(hdo__file_write(path, "0 1\n", 4, NULL), HDO_OK);
+    hdo__run_hash_inputs(r);
+    assert_string_equal(r->inputs_sha256, ""); /* none is named */
+    for (int k = 0; k < HDO_CLASSES_MAX; k += HDO_CLASSES_MAX - 1) {
+        r->config.n_classes = HDO_CLASSES_MAX;
+        snprintf(r->config.population[k].schedule_file, sizeof r->config.population[k].schedule_file, "%s", path);
+        hdo__run_hash_inputs(r);
+        memcpy(first, r->inputs_sha256, sizeof first);
+        assert_int_equal(strlen(first), 64);
+        assert_int_equal(hdo__file_write(path, k == 0 ? "0 2\n" : "0 3\n", 4, NULL), HDO_OK);
+        hdo__run_hash_inputs(r);
+        assert_string_not_equal(r->inputs_sha256, first);
+        memcpy(same, r->inputs_sha256, sizeof same);
+        r->config.n_classes = HDO_CLASSES_MAX - 1; /* behind the last class nothing is read */
+        hdo__run_hash_inputs(r);
+        if (k == 0) assert_string_equal(r->inputs_sha256, same);
+        if (k > 0) assert_string_not_equal(r->inputs_sha256, same);
+    }
+    r->config.n_classes = 2;
+    hdo_run_destroy(r);
+}
+
 static void test_checkpoint_every_byte_counts(void **state) {
     (void)state;
     char dir[64], path[HDO_CKFILE_PATH_MAX], *data;
@@ -167,6 +195,15 @@ static void test_lock_has_one_holder(void **state) {
     assert_int_equal(hdo__lock_take(dir, &b, &sure, &e), HDO_E_FAILED);
     snprintf(mine, sizeof mine, "process %ld on ", (long)getpid());
     assert_non_null(strstr(e.msg, mine));
+    static const struct { /* whatever stands in it */
+        const char *text, *said;
+    } notes[] = {{"", "another run; wait"}, {"x", "another run (x); wait"}, {"x\ny", "another run (x); wait"}};
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(ftruncate(a, 0), 0);
+        assert_int_equal(pwrite(a, notes[k].text, strlen(notes[k].text), 0), strlen(notes[k].text));
+        assert_int_equal(hdo__lock_take(dir, &b, &sure, &e), HDO_E_FAILED);
+        assert_non_null(strstr(e.msg, notes[k].said));
+    }
     assert_true(hdo__lock_stands(dir, a));
     snprintf(moved, sizeof moved, "%s/moved", folder);
     assert_int_equal(rename(dir, moved), 0);
@@ -233,6 +270,7 @@ static void test_nothing_is_left(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_state_missing_keys_are_errors_and_null_is_nan),
+                                       cmocka_unit_test(test_inputs_of_every_class_count),
                                        cmocka_unit_test(test_checkpoint_every_byte_counts),
                                        cmocka_unit_test(test_checkpoints_are_listed_newest_first),
                                        cmocka_unit_test(test_linelog_marks),
