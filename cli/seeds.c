@@ -63,27 +63,27 @@ bool cli_seeds_add(cli_seed_set *s, const char *dir, int64_t seed, hdo_error *e)
 }
 
 /* The range of seeds.txt; false: there is none that makes sense. */
-static bool noted(const char *dir, long long *first, long long *last) {
-    char path[PATH_CAP];
+static bool noted(const char *dir, int64_t *first, int64_t *last) {
+    char path[PATH_CAP], range[64];
     long long count = 0;
     snprintf(path, sizeof path, "%s/seeds.txt", dir);
     FILE *f = fopen(path, "re");
-    bool ok = f != NULL && fscanf(f, "seeds %lld-%lld, %lld runs", first, last, &count) == 3 && *first >= 0 &&
-              count == *last - *first + 1 && count > 0 && count <= 100000;
+    bool ok = f != NULL && fscanf(f, "seeds %63[0-9-], %9lld runs", range, &count) == 2 &&
+              cli_seed_range(range, first, last) && count == *last - *first + 1;
     if (f != NULL) fclose(f);
     return ok;
 }
 
 bool cli_seeds_find(const char *dir, cli_seed_set *s, hdo_config *c, hdo_error *e) {
     bool ok = true, known = false;
-    long long first, last;
+    int64_t first, last;
     DIR *d = opendir(dir);
     for (struct dirent *f; d != NULL && ok && (f = readdir(d)) != NULL;) {
         if (seed_of(f->d_name) >= 0) ok = cli_seeds_add(s, dir, seed_of(f->d_name), e);
     }
     if (d != NULL) closedir(d);
     if (ok && noted(dir, &first, &last)) {
-        for (long long seed = first; seed <= last && ok; seed++) ok = cli_seeds_add(s, dir, seed, e);
+        for (int64_t seed = first; seed <= last && ok; seed++) ok = cli_seeds_add(s, dir, seed, e);
     } else if (ok) {
         cli_warn("seeds.txt is missing or damaged: only the seeds that have a folder go on");
     }

@@ -33,6 +33,7 @@ enum { POLL_MS = 50, LINE = 4096, PROCESSES_MAX = 8192, BEFORE_MAX = 64 };
 #define ORDER_S 10.0 /* from another error: Open MPI takes more than 2 s to clear up after ranks that have ended */
 #define TERM_S 1.0   /* from our SIGTERM to a SIGKILL */
 #define ORPHAN_S 0.5 /* for the ranks of an mpirun that is gone */
+#define REPEAT_S 1.0 /* between two requests to stop: an mpirun that is only starting may lose one */
 
 static volatile sig_atomic_t g_stop, g_stops, g_save;
 static struct { /* children this process had already, which are not ours to end */
@@ -47,6 +48,7 @@ typedef struct watch {
     bool alive;                /* rank 0 has been heard of */
     bool orderly;              /* an error that all ranks know of: they leave together, however long that takes */
     int told;                  /* how many stops were passed on */
+    double asked_s;            /* since the ranks were asked to stop, for the last time; -1: they were not */
     char line[LINE];
     size_t len;
 } watch;
@@ -193,16 +195,26 @@ static void give_up(watch *s) {
     kill(s->w->pid, SIGCONT);
 }
 
-static void ask_to_stop(watch *s) {
+/* The ranks take any number of requests for one. */
+static void ask_again(watch *s, double slice) {
+    s->asked_s += slice;
+    if (s->asked_s < REPEAT_S) return;
+    s->asked_s = 0.0;
+    kill(s->w->pid, SIGUSR1);
+}
+
+static void ask_to_stop(watch *s, double slice) {
     if (g_save) {
         g_save = 0;
         if (s->alive) kill(s->w->pid, SIGUSR1);
     }
+    if (s->asked_s >= 0.0 && s->ending_s < 0.0) ask_again(s, slice);
     if (g_stops == 0 || s->told >= g_stops) return;
     if (s->told++ == 0 && s->alive) {
         int fd = open(s->w->stop_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd >= 0) close(fd);
         kill(s->w->pid, SIGUSR1);
+        s->asked_s = 0.0;
         cli_note("hdo: stopping after this step; once more to end at once");
     } else if (s->ending_s < 0.0) {
         cli_note(s->alive ? "hdo: ending at once" : "hdo: ending before the first rank has come up: nothing is saved");
@@ -250,7 +262,7 @@ static void clear_up(watch *s) {
 }
 
 cli_end cli_watch_job(const cli_watch *w) {
-    watch s = {.w = w, .end = {.status = -1}, .ending_s = -1.0};
+    watch s = {.w = w, .end = {.status = -1}, .ending_s = -1.0, .asked_s = -1.0};
     fcntl(w->errors, F_SETFL, fcntl(w->errors, F_GETFL) | O_NONBLOCK);
     struct pollfd in = {.fd = w->errors, .events = POLLIN};
     for (double looked = cli_now_s();;) {
@@ -260,7 +272,7 @@ cli_end cli_watch_job(const cli_watch *w) {
         if (got == w->pid || (got < 0 && errno != EINTR)) break;
         double now = cli_now_s(), slice = now - looked < STILL_S ? now - looked : STILL_S;
         looked = now;
-        ask_to_stop(&s);
+        ask_to_stop(&s, slice);
         check_silence(&s, slice);
         if (s.ending_s >= 0.0) end_job(&s, slice);
     }

@@ -299,6 +299,22 @@ static void test_noise_that_is_none_is_refused(void **state) {
     hdo_run_destroy(r);
 }
 
+/* All the data in every batch, only in another order: what is left is rounding, and would give a rate of 10^16. */
+static void test_rounding_is_no_noise(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    hdo_stop why;
+    base_config(&c, "logistic", "2fo+2zo");
+    set(&c, "data.train", "64");
+    set(&c, "population.fo.batch", "64");
+    set(&c, "population.fo.lr", "balanced");
+    hdo_run *r = make(&c);
+    assert_int_equal(hdo_run_advance(r, 1, &why, &e), HDO_E_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "class 'fo' has no measurable noise"));
+    hdo_run_destroy(r);
+}
+
 /* lr: theorem is 8 log T / (T ell) with matchings, 4 n log T / (T ell) with pairs. */
 static void test_theorem_rate(void **state) {
     (void)state;
@@ -396,6 +412,25 @@ static void test_clocks_wait_for_the_slower_partner(void **state) {
     assert_true(fabs(clock_after(20, jvp, 2) - 20 * (1.0 + 0.4)) < 1e-9); /* 4 products of 0.25 s */
 }
 
+/* Vector units give a NaN one sign or the other. */
+static void test_fingerprint_knows_one_nan(void **state) {
+    (void)state;
+    static hdo_config c;
+    static const uint32_t bits[] = {0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0x7f800000u, 0xff800000u};
+    char hex[5][65];
+    base_config(&c, "quadratic", "2fo");
+    hdo_run *r = make(&c);
+    for (int k = 0; k < 5; k++) {
+        memcpy(r->rows.X + r->rows.ld + r->objective->d - 1, &bits[k], sizeof bits[k]);
+        hdo_run_fingerprint(r, hex[k]);
+    }
+    assert_string_equal(hex[1], hex[0]);
+    assert_string_equal(hex[2], hex[0]);
+    assert_string_not_equal(hex[3], hex[0]);
+    assert_string_not_equal(hex[4], hex[3]);
+    hdo_run_destroy(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loop_allocates_nothing),
@@ -405,9 +440,11 @@ int main(void) {
         cmocka_unit_test(test_noise_of_laws),
         cmocka_unit_test(test_noise_leaves_no_trace),
         cmocka_unit_test(test_noise_that_is_none_is_refused),
+        cmocka_unit_test(test_rounding_is_no_noise),
         cmocka_unit_test(test_theorem_rate),
         cmocka_unit_test(test_churn_returns_fresh_or_stale),
         cmocka_unit_test(test_clocks_wait_for_the_slower_partner),
+        cmocka_unit_test(test_fingerprint_knows_one_nan),
     };
     return cmocka_run_group_tests_name("run_parts", tests, NULL, NULL);
 }

@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +67,41 @@ static void test_state_missing_keys_are_errors_and_null_is_nan(void **state) {
         assert_non_null(strstr(e.msg, "is missing from its state"));
         free(bad);
     }
+    r->interactions = -1;
+    h.step = -1;
+    char *below = hdo__state_text(r, &h);
+    assert_int_equal(hdo__state_read_head(below, "x", &got, &e), HDO_E_DATA);
+    assert_int_equal(hdo__state_load(r, below, "x", &e), HDO_E_DATA);
+    free(below);
     free(text);
+    hdo_run_destroy(r);
+}
+
+/* A file of the last of the most classes there can be counts as well as that of the first. */
+static void test_inputs_of_every_class_count(void **state) {
+    (void)state;
+    hdo_run *r = tiny(NULL);
+    char path[64], first[65], same[65];
+    snprintf(path, sizeof path, "%s/rates", folder);
+    assert_int_equal(hdo__file_write(path, "0 1\n", 4, NULL), HDO_OK);
+    hdo__run_hash_inputs(r);
+    assert_string_equal(r->inputs_sha256, ""); /* none is named */
+    for (int k = 0; k < HDO_CLASSES_MAX; k += HDO_CLASSES_MAX - 1) {
+        r->config.n_classes = HDO_CLASSES_MAX;
+        snprintf(r->config.population[k].schedule_file, sizeof r->config.population[k].schedule_file, "%s", path);
+        hdo__run_hash_inputs(r);
+        memcpy(first, r->inputs_sha256, sizeof first);
+        assert_int_equal(strlen(first), 64);
+        assert_int_equal(hdo__file_write(path, k == 0 ? "0 2\n" : "0 3\n", 4, NULL), HDO_OK);
+        hdo__run_hash_inputs(r);
+        assert_string_not_equal(r->inputs_sha256, first);
+        memcpy(same, r->inputs_sha256, sizeof same);
+        r->config.n_classes = HDO_CLASSES_MAX - 1; /* behind the last class nothing is read */
+        hdo__run_hash_inputs(r);
+        if (k == 0) assert_string_equal(r->inputs_sha256, same);
+        if (k > 0) assert_string_not_equal(r->inputs_sha256, same);
+    }
+    r->config.n_classes = 2;
     hdo_run_destroy(r);
 }
 
@@ -160,6 +196,15 @@ static void test_lock_has_one_holder(void **state) {
     assert_int_equal(hdo__lock_take(dir, &b, &sure, &e), HDO_E_FAILED);
     snprintf(mine, sizeof mine, "process %ld on ", (long)getpid());
     assert_non_null(strstr(e.msg, mine));
+    static const struct { /* whatever stands in it */
+        const char *text, *said;
+    } notes[] = {{"", "another run; wait"}, {"x", "another run (x); wait"}, {"x\ny", "another run (x); wait"}};
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(ftruncate(a, 0), 0);
+        assert_int_equal(pwrite(a, notes[k].text, strlen(notes[k].text), 0), strlen(notes[k].text));
+        assert_int_equal(hdo__lock_take(dir, &b, &sure, &e), HDO_E_FAILED);
+        assert_non_null(strstr(e.msg, notes[k].said));
+    }
     assert_true(hdo__lock_stands(dir, a));
     snprintf(moved, sizeof moved, "%s/moved", folder);
     assert_int_equal(rename(dir, moved), 0);
@@ -174,10 +219,63 @@ static void test_lock_has_one_holder(void **state) {
     hdo__lock_drop(moved, a);
 }
 
+/* ---- nothing is left ---- */
+
+static int open_files(void) {
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (d != NULL && readdir(d) != NULL) n++;
+    if (d != NULL) closedir(d);
+    return n;
+}
+
+/* A run, one that goes on behind a damaged checkpoint, one that is refused, states that are none. */
+static void come_and_go(int round) {
+    char dir[64], path[HDO_CKFILE_PATH_MAX];
+    hdo_error e = {0};
+    hdo_state_head head;
+    hdo_run *r;
+    snprintf(dir, sizeof dir, "%s/round-%d", folder, round);
+    hdo_run_destroy(tiny(dir));
+    hdo__ckfile_path(dir, 4, path);
+    assert_int_equal(truncate(path, 1000), 0);
+    assert_int_equal(hdo_run_resume(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_int_equal(hdo_run_step(r), 3);
+    assert_int_equal(hdo_run_advance(r, 4, NULL, &e), HDO_OK);
+    hdo__state_head_of(r, &head);
+    char *text = hdo__state_text(r, &head);
+    assert_int_not_equal(hdo__state_read_head("[]", "x", &head, &e), HDO_OK);
+    assert_int_not_equal(hdo__state_load(r, "{}", "x", &e), HDO_OK);
+    assert_int_not_equal(hdo__state_load(r, "{", "x", &e), HDO_OK);
+    free(text);
+    hdo_run_destroy(r);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    assert_int_equal(truncate(path, 3), 0);
+    assert_int_not_equal(hdo_run_resume(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_null(r);
+    snprintf(path, sizeof path, "%s/nowhere", dir);
+    assert_int_not_equal(hdo_run_resume(&r, path, &(hdo_resume){0}, NULL, &e), HDO_OK);
+}
+
+static void test_nothing_is_left(void **state) {
+    (void)state;
+    come_and_go(0); /* what is made once */
+    come_and_go(1);
+    size_t bytes = mallinfo2().uordblks;
+    int files = open_files();
+    for (int round = 2; round < 6; round++) come_and_go(round);
+    size_t now = mallinfo2().uordblks; /* with what other libraries took, and what malloc keeps for the next time */
+    assert_true(now < bytes + 16384);
+    assert_int_equal(open_files(), files);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_missing_keys_are_errors_and_null_is_nan),
-        cmocka_unit_test(test_checkpoint_every_byte_counts), cmocka_unit_test(test_checkpoints_are_listed_newest_first),
-        cmocka_unit_test(test_linelog_marks), cmocka_unit_test(test_lock_has_one_holder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_state_missing_keys_are_errors_and_null_is_nan),
+                                       cmocka_unit_test(test_inputs_of_every_class_count),
+                                       cmocka_unit_test(test_checkpoint_every_byte_counts),
+                                       cmocka_unit_test(test_checkpoints_are_listed_newest_first),
+                                       cmocka_unit_test(test_linelog_marks),
+                                       cmocka_unit_test(test_lock_has_one_holder),
+                                       cmocka_unit_test(test_nothing_is_left)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -13,6 +13,8 @@
 #include "population/population.h"
 
 enum { NODES = 4, PAIRS = 8 }; /* of each class: 32 differences, about 25% standard error in the worst case d = 1 */
+enum { SLOTS = 2 * NODES };
+#define ROUNDING 1e-11 /* of |G|^2: less is the rounding of a batch in another order, not noise */
 #define FAR_STEP                                                                                                       \
     INT64_C(0xF0000000) /* steps of a run stay below 2^32; config check keeps them below this when needed */
 
@@ -44,8 +46,9 @@ static hdo_status estimate(hdo_population *p, const hdo_class *c, int k, int nod
     return st;
 }
 
-/* One slot per class and measured node; the others stay zero, so that a sum over ranks is exact. */
-static hdo_status measure(hdo_population *p, double sum[HDO_CLASSES_MAX][NODES]) {
+/* One slot per class and measured node, and one more for |G|^2; the others stay zero, so that a sum over ranks is
+ * exact. */
+static hdo_status measure(hdo_population *p, double sum[HDO_CLASSES_MAX][SLOTS]) {
     hdo_work w = {&p->team->arena[0], p->team};
     size_t mark = hdo__arena_mark(w.arena);
     float *g = hdo__arena_floats(w.arena, p->problem->objective->d + p->problem->objective->n_buf);
@@ -60,6 +63,7 @@ static hdo_status measure(hdo_population *p, double sum[HDO_CLASSES_MAX][NODES])
                 st = estimate(p, c, k, node, 2 * j, &w, g);
                 if (st == HDO_OK) st = estimate(p, c, k, node, 2 * j + 1, &w, h);
                 sum[k][i] += 0.5 * hdo__distsq(p->problem->objective->d, g, h) / PAIRS;
+                sum[k][NODES + i] += hdo__dot(p->problem->objective->d, g, g) / PAIRS;
             }
         }
     }
@@ -74,21 +78,24 @@ static void add_own(void *ctx, void *v, size_t first, size_t count) {
 }
 
 hdo_status hdo__population_measure_noise(hdo_population *p, int64_t step, hdo_error *e) {
-    double own[HDO_CLASSES_MAX][NODES] = {{0}}, sum[HDO_CLASSES_MAX][NODES] = {{0}};
+    double own[HDO_CLASSES_MAX][SLOTS] = {{0}}, sum[HDO_CLASSES_MAX][SLOTS] = {{0}};
     hdo_status st = measure(p, own);
     if (st != HDO_OK) hdo__fail(e, st, "the noise of the classes could not be measured");
     st = p->transport->ops->agree(p->transport, st, &(unsigned){0}, NULL, 0, e);
     if (st == HDO_OK) {
-        st = p->transport->ops->relay(p->transport, sum, sizeof(double), HDO_CLASSES_MAX * NODES, add_own, own, e);
+        st = p->transport->ops->relay(p->transport, sum, sizeof(double), HDO_CLASSES_MAX * SLOTS, add_own, own, e);
     }
     if (st != HDO_OK) return st;
     int reference = -1; /* the first class with a rate of its own */
     for (int k = 0; k < p->n_classes; k++) {
         hdo_class *c = &p->classes[k];
         int nodes = c->count < NODES ? c->count : NODES;
-        double a = 0.0;
-        for (int i = 0; i < nodes; i++) a += sum[k][i] / nodes;
-        if (!isfinite(a) || !(a > 0.0)) {
+        double a = 0.0, size = 0.0;
+        for (int i = 0; i < nodes; i++) {
+            a += sum[k][i] / nodes;
+            size += sum[k][NODES + i] / nodes;
+        }
+        if (!isfinite(a) || !(a > ROUNDING * size)) {
             return hdo__fail(e, HDO_E_UNSUPPORTED,
                              "class '%s' has no measurable noise (%g): `balanced` rates and `noise` weights need some",
                              p->problem->config->population[k].name, a);

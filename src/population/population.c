@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 — the nodes: creation, memory, the common start. */
 #include "population/population.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/sha256.h"
@@ -143,10 +144,21 @@ void hdo__population_clear(hdo_population *p) {
     *p = (hdo_population){0};
 }
 
+/* Which bits a NaN has depends on the vector unit, so all of them count as the same. */
+static void hash_floats(hdo_sha256 *sha, const float *x, size_t n) {
+    float block[1024];
+    for (size_t at = 0; at < n;) {
+        size_t k = n - at < 1024 ? n - at : 1024;
+        for (size_t i = 0; i < k; i++) block[i] = isnan(x[at + i]) ? NAN : x[at + i];
+        hdo__sha256_update(sha, block, k * sizeof(float));
+        at += k;
+    }
+}
+
 void hdo__population_hash(void *ctx, void *v, size_t first, size_t count) {
     const hdo_population *p = ctx;
     (void)first;
     (void)count;
-    size_t len = (p->problem->objective->d + p->problem->objective->n_buf) * sizeof(float);
-    for (int i = 0; i < p->models.count; i++) hdo__sha256_update(v, p->models.X + (size_t)i * p->models.ld, len);
+    size_t len = p->problem->objective->d + p->problem->objective->n_buf;
+    for (int i = 0; i < p->models.count; i++) hash_floats(v, p->models.X + (size_t)i * p->models.ld, len);
 }

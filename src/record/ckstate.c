@@ -117,9 +117,10 @@ typedef struct reader { /* remembers what is wrong: the first key */
     const char *missing;
 } reader;
 
+/* A count: none is below zero. */
 static int64_t get_int(reader *r, const json_t *o, const char *key) {
     const json_t *v = json_object_get(o, key);
-    if (!json_is_integer(v) && r->missing == NULL) r->missing = key;
+    if ((!json_is_integer(v) || json_integer_value(v) < 0) && r->missing == NULL) r->missing = key;
     return (int64_t)json_integer_value(v);
 }
 
@@ -146,7 +147,8 @@ static hdo_status state_open(const char *json, const char *path, json_t **o, hdo
 static hdo_status state_done(const reader *r, json_t *o, const char *path, hdo_error *e) {
     hdo_status st = HDO_OK;
     if (r->missing != NULL)
-        st = hdo__fail(e, HDO_E_DATA, "%s is damaged: '%s' is missing from its state", path, r->missing);
+        st = hdo__fail(e, HDO_E_DATA, "%s is damaged: '%s' is missing from its state or makes no sense", path,
+                       r->missing);
     json_decref(o);
     return st;
 }

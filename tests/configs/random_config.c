@@ -323,7 +323,7 @@ void random_config(uint64_t number, const char *folder, char text[TEXT_MAX]) {
     d.odd = chance(&d, 3);
     put(&d, "seed: %d\nsteps: %d\n", rnd_below(&d.r, 1000), rnd_below(&d.r, 10));
     if (chance(&d, 30)) put(&d, "warmup: %d\n", rnd_below(&d.r, 5));
-    put(&d, "kernels: %s\n", chance(&d, 75) ? "ref" : "auto");
+    put(&d, "kernels: %s\n", chance(&d, 50) ? "ref" : "auto");
     model_and_data(&d);
     population(&d);
     mixing(&d);

@@ -29,7 +29,7 @@ import tempfile
 import time
 
 STEPS = 3000
-SLOW = "0:12"  # of an MPI run: long enough for a fault, while the simulator that checks it is quick
+SLOW = "0:400"  # of an MPI run: long enough for a fault, while the simulator that checks it is quick
 NP = 3
 WITHIN_S = 5.0
 BASE = ["--set", "data.train=400", "--set", "data.val=100", "--population", "3fo+8zo", "--set",
@@ -183,15 +183,23 @@ class Net:
         return [int(p) for p in sh("ip", "netns", "pids", self.tag + machine, check=False).stdout.split()]
 
     def clear(self, machines="ab"):
-        """Everything there but the daemon."""
+        """Everything there but the daemon, also what is only being forked. -> how many processes"""
+        killed = 0
         for m in machines:
-            for pid in self.pids(m):
-                if pid == self.daemon.pid:
-                    continue
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass
+            while found := [pid for pid in self.pids(m) if pid != self.daemon.pid]:
+                for pid in found:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                        killed += 1
+                    except OSError:
+                        pass
+                time.sleep(0.01)
+        return killed
+
+    def kill_far(self, job):
+        """A machine that nothing runs on yet would not be missed."""
+        while self.clear("b") == 0 and job.p.poll() is None:
+            time.sleep(0.01)
 
     def close(self):
         self.daemon.kill()
@@ -268,7 +276,7 @@ def strike(job, net, name, at, rank):
             if job.find("rank", 0) is None:
                 return None
             time.sleep(at)
-            {"unplug": net.unplug, "swallow": net.swallow, "kill far machine": lambda: net.clear("b")}[name]()
+            {"unplug": net.unplug, "swallow": net.swallow, "kill far machine": lambda: net.kill_far(job)}[name]()
         return time.monotonic()
     sig = signal.SIGSTOP if name == "stop far rank" else getattr(signal, "SIG" + name.split()[0])
     kind = "rank" if name == "stop far rank" else name.split()[1]
@@ -281,6 +289,11 @@ def strike(job, net, name, at, rank):
     except OSError:
         return None
     struck = time.monotonic()
+    if name == "TERM mpirun" and at < 0.1:  # MPICH's loses it in its first moments: whoever asks does so again
+        time.sleep(1.0)
+        if job.p.poll() is None and job.find("rank", 0, 0.1) is not None:
+            os.kill(pid, sig)
+            struck = time.monotonic()
     if name == "STOP launcher":  # nobody watches meanwhile; afterwards nothing may be amiss
         time.sleep(1.5)
         os.kill(pid, signal.SIGCONT)
@@ -293,8 +306,6 @@ def strike(job, net, name, at, rank):
 
 def judge(job, name, code, took, left, limit, text, out):
     bad = []
-    if name == "TERM mpirun" and code == 0 and "completed after" in out and not left:
-        return bad  # MPICH's mpirun loses a SIGTERM in its first moments: nothing was disturbed
     if took > limit:
         bad.append(f"took {took:.1f} s, more than {limit:g}")
     if left:

@@ -197,6 +197,21 @@ kill -USR1 $job; saved k1 0; step=$(newest k1)
 [ -n "$step" ] && kill -0 $job; ok $? "SIGUSR1 to a plain mpirun saves and goes on"
 kill -TERM "$(rank_pid k1 1)"; wait $job; code=$?
 { [ $code -eq 130 ] || [ $code -eq 143 ]; } && stopped k1 "$step"; ok $? "SIGTERM to one rank ends all, saved"
+# An mpirun that loses the first request: the launcher must ask again.
+mkdir lossy
+case $flavour in openmpi) fake=mpirun.openmpi ;; mpich) fake=mpiexec.mpich ;; esac
+cat >"lossy/$fake" <<END
+#!/bin/bash
+n=0
+trap 'n=\$((n + 1)); if [ \$n -eq 2 ] && [ -e "\$HDO_MPI_STOP" ]; then touch $dir/heard; exit 0; fi' USR1
+for _ in {1..60}; do echo hdo-alive >&2; touch $dir/up; sleep 0.1; done
+END
+chmod +x lossy/*
+PATH=$dir/lossy:$PATH "$hdo" run demo $long -o lost >out 2>err & job=$!
+for _ in $(seq 200); do [ -e up ] && break; sleep 0.05; done
+sleep 0.3
+kill -TERM $job; wait $job; code=$?
+[ $code -eq 143 ] && [ -e heard ]; ok $? "a request to stop that mpirun loses is made again"
 still() { # output folder, rank, options: the rank is stopped, the others must notice; exit code in $code
     into=$1 which=$2
     shift 2
