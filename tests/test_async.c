@@ -43,7 +43,7 @@ typedef struct rank {
     int start[RANKS], held[RANKS], order[RANKS];
     letter last;
     float X[NODES * LD];
-    hdo_rows rows;
+    hdo_models rows;
     hdo_async *async;
     hdo_async_stats stats;
     unsigned said;
@@ -131,7 +131,7 @@ static void join(rank *r, int me, wire *w) {
     r->base.held = r->held;
     r->base.order = r->order;
     hdo__transport_assign(&r->base, NODES, (int[RANKS]){0, 2}, (int[RANKS]){2, 3});
-    r->rows = (hdo_rows){.X = r->X, .ld = LD, .len = LEN, .first = r->base.first, .count = r->base.count};
+    r->rows = (hdo_models){.X = r->X, .ld = LD, .len = LEN, .first = r->base.first, .count = r->base.count};
     for (int i = 0; i < r->rows.count; i++)
         for (int j = 0; j < LD; j++) r->X[i * LD + j] = (float)(r->rows.first + i);
 }

@@ -421,7 +421,8 @@ static void test_fingerprint_knows_one_nan(void **state) {
     base_config(&c, "quadratic", "2fo");
     hdo_run *r = make(&c);
     for (int k = 0; k < 5; k++) {
-        memcpy(r->rows.X + r->rows.ld + r->objective->d - 1, &bits[k], sizeof bits[k]);
+        const hdo_models *m = &r->population.models;
+        memcpy(m->X + m->ld + r->problem.objective->d - 1, &bits[k], sizeof bits[k]);
         hdo_run_fingerprint(r, hex[k]);
     }
     assert_string_equal(hex[1], hex[0]);

@@ -67,11 +67,11 @@ static void test_state_missing_keys_are_errors_and_null_is_nan(void **state) {
         assert_non_null(strstr(e.msg, "is missing from its state"));
         free(bad);
     }
-    r->interactions = -1;
+    r->progress.counts.interactions = -1;
     h.step = -1;
-    char *below = hdo__state_text(r, &h);
+    char *below = hdo__state_text(&r->record, &h);
     assert_int_equal(hdo__state_read_head(below, "x", &got, &e), HDO_E_DATA);
-    assert_int_equal(hdo__state_load(r, below, "x", &e), HDO_E_DATA);
+    assert_int_equal(hdo__state_load(&r->record, below, "x", &e), HDO_E_DATA);
     free(below);
     free(text);
     hdo_run_destroy(r);
@@ -84,22 +84,22 @@ static void test_inputs_of_every_class_count(void **state) {
     char path[64], first[65], same[65];
     snprintf(path, sizeof path, "%s/rates", folder);
     assert_int_equal(hdo__file_write(path, "0 1\n", 4, NULL), HDO_OK);
-    hdo__run_hash_inputs(r);
-    assert_string_equal(r->inputs_sha256, ""); /* none is named */
+    hdo__record_hash_inputs(&r->record);
+    assert_string_equal(r->record.inputs_sha256, ""); /* none is named */
     for (int k = 0; k < HDO_CLASSES_MAX; k += HDO_CLASSES_MAX - 1) {
         r->config.n_classes = HDO_CLASSES_MAX;
         snprintf(r->config.population[k].schedule_file, sizeof r->config.population[k].schedule_file, "%s", path);
-        hdo__run_hash_inputs(r);
-        memcpy(first, r->inputs_sha256, sizeof first);
+        hdo__record_hash_inputs(&r->record);
+        memcpy(first, r->record.inputs_sha256, sizeof first);
         assert_int_equal(strlen(first), 64);
         assert_int_equal(hdo__file_write(path, k == 0 ? "0 2\n" : "0 3\n", 4, NULL), HDO_OK);
-        hdo__run_hash_inputs(r);
-        assert_string_not_equal(r->inputs_sha256, first);
-        memcpy(same, r->inputs_sha256, sizeof same);
+        hdo__record_hash_inputs(&r->record);
+        assert_string_not_equal(r->record.inputs_sha256, first);
+        memcpy(same, r->record.inputs_sha256, sizeof same);
         r->config.n_classes = HDO_CLASSES_MAX - 1; /* behind the last class nothing is read */
-        hdo__run_hash_inputs(r);
-        if (k == 0) assert_string_equal(r->inputs_sha256, same);
-        if (k > 0) assert_string_not_equal(r->inputs_sha256, same);
+        hdo__record_hash_inputs(&r->record);
+        if (k == 0) assert_string_equal(r->record.inputs_sha256, same);
+        if (k > 0) assert_string_not_equal(r->record.inputs_sha256, same);
     }
     r->config.n_classes = 2;
     hdo_run_destroy(r);
@@ -242,11 +242,11 @@ static void come_and_go(int round) {
     assert_int_equal(hdo_run_resume(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
     assert_int_equal(hdo_run_step(r), 3);
     assert_int_equal(hdo_run_advance(r, 4, NULL, &e), HDO_OK);
-    hdo__state_head_of(r, &head);
-    char *text = hdo__state_text(r, &head);
+    hdo__state_head_of(&r->record, &head);
+    char *text = hdo__state_text(&r->record, &head);
     assert_int_not_equal(hdo__state_read_head("[]", "x", &head, &e), HDO_OK);
-    assert_int_not_equal(hdo__state_load(r, "{}", "x", &e), HDO_OK);
-    assert_int_not_equal(hdo__state_load(r, "{", "x", &e), HDO_OK);
+    assert_int_not_equal(hdo__state_load(&r->record, "{}", "x", &e), HDO_OK);
+    assert_int_not_equal(hdo__state_load(&r->record, "{", "x", &e), HDO_OK);
     free(text);
     hdo_run_destroy(r);
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
