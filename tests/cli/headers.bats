@@ -5,12 +5,12 @@ load helper
 
 @test "every header compiles by itself" {
     n=0
-    for h in "$HDO_SOURCE"/include/hdo/*.h; do
-        printf '#include <hdo/%s>\nint main(void) { return 0; }\n' "$(basename "$h")" > one.c
+    for h in $(cd "$HDO_SOURCE/include" && find hdo -name '*.h'); do
+        printf '#include <%s>\nint main(void) { return 0; }\n' "$h" > one.c
         cc -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror -I "$HDO_SOURCE/include" -fsyntax-only one.c
         n=$((n + 1))
     done
-    [ "$n" -ge 10 ]
+    [ "$n" -ge 20 ]
     config=$(dirname "$HDO")/hdo_build.h
     [ -f "$config" ]
     # The plug-in's needs mpi.h; simd_avx512.h, simd_avx2.h and simd_plain.h are pieces of simd_mm.h.

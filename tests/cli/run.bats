@@ -137,9 +137,8 @@ load helper
     [ "$code" -eq 7 ]
     grep -q "the process of 'seed 1' was killed by signal 9" err
     [ "$(cat s/seeds.txt)" = "seeds 0-2, 3 runs" ]
-    run "$HDO" run --resume s --seeds 3-3 --max-time 0.3 -q --json
-    [ "$status" -eq 0 ]
-    [ "$(jq .seeds <<<"$output")" -eq 4 ]
+    "$HDO" run --resume s --seeds 3-3 --max-time 0.3 -q --json > out.json # stderr may say that a run begins anew
+    [ "$(jq .seeds out.json)" -eq 4 ]
     [ -e s/seed-3/summary.json ]
 }
 
