@@ -37,8 +37,21 @@ static inline double hdo__exp(double x) {
     return e * hdo__power2(half) * hdo__power2(k - half);
 }
 
-/* x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); with s = f / (2 + f), log(1 + f) = 2 s + 2 s^3 / 3 + ... and
+/* log(2^n x), sqrt(1/2) <= x = 1 + f < sqrt(2); with s = f / (2 + f), log(1 + f) = 2 s + 2 s^3 / 3 + ... and
  * 2 s = f - s f. Terms to s^23 leave 2e-19. */
+static inline double hdo__log_of(double x, double n) {
+    double f = x - 1.0, s = f / (2.0 + f), z = s * s, w = z * z;
+    double even =
+        0x1.999999999999ap-2 +
+        w * (0x1.c71c71c71c71cp-3 + w * (0x1.3b13b13b13b14p-3 + w * (0x1.e1e1e1e1e1e1ep-4 + w * 0x1.8618618618618p-4)));
+    double odd = 0x1.5555555555555p-1 +
+                 w * (0x1.2492492492492p-2 +
+                      w * (0x1.745d1745d1746p-3 +
+                           w * (0x1.1111111111111p-3 + w * (0x1.af286bca1af28p-4 + w * 0x1.642c8590b2164p-4))));
+    double more = z * (odd + z * even);
+    return n * HDO_LN2_HI + (f - (s * (f - more) - n * HDO_LN2_LO));
+}
+
 static inline double hdo__log(double x) {
     if (!(x > 0.0 && x < (double)INFINITY)) return x == 0.0 ? -(double)INFINITY : x < 0.0 ? (double)NAN : x;
     int64_t k = 0;
@@ -49,16 +62,7 @@ static inline double hdo__log(double x) {
     k += (int64_t)(top << 52) >> 52;
     bits -= top << 52;
     memcpy(&x, &bits, sizeof x);
-    double f = x - 1.0, s = f / (2.0 + f), z = s * s, w = z * z;
-    double even =
-        0x1.999999999999ap-2 +
-        w * (0x1.c71c71c71c71cp-3 + w * (0x1.3b13b13b13b14p-3 + w * (0x1.e1e1e1e1e1e1ep-4 + w * 0x1.8618618618618p-4)));
-    double odd = 0x1.5555555555555p-1 +
-                 w * (0x1.2492492492492p-2 +
-                      w * (0x1.745d1745d1746p-3 +
-                           w * (0x1.1111111111111p-3 + w * (0x1.af286bca1af28p-4 + w * 0x1.642c8590b2164p-4))));
-    double n = (double)k, more = z * (odd + z * even);
-    return n * HDO_LN2_HI + (f - (s * (f - more) - n * HDO_LN2_LO));
+    return hdo__log_of(x, (double)k);
 }
 
 /* x = n pi / 2 + r, |r| <= pi / 4; the series of cos(r) to r^16 or of sin(r) to r^17. For |x| < 10^6. */
