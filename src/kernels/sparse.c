@@ -4,55 +4,67 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 size_t hdo__sparse_bytes(int B, int p) {
     size_t n = (size_t)B * (size_t)p, blocks = hdo__sparse_blocks(p);
     return hdo__arena_round(n * sizeof(hdo_sparse_entry)) +
            hdo__arena_round(blocks * (size_t)B * sizeof(hdo_sparse_row)) + hdo__arena_round(blocks * sizeof(uint32_t)) +
-           2 * hdo__arena_round((size_t)B * sizeof(uint32_t));
+           hdo__arena_round((size_t)B * sizeof(uint32_t)) + hdo__arena_round((size_t)B * sizeof(uint64_t));
 }
 
-/* count (B) of block q; order (B): samples with entries, by their number of entries, longest first. */
-static size_t sort_block(int B, int p, const float *in, float b, size_t q, uint32_t *count, uint32_t *order) {
-    size_t first[HDO_SPARSE_BLOCK + 2] = {0}, from = q * HDO_SPARSE_BLOCK;
-    size_t len = (size_t)p - from < HDO_SPARSE_BLOCK ? (size_t)p - from : HDO_SPARSE_BLOCK;
+/* Bit j: x[j] != b, for len <= BLOCK numbers. */
+static uint64_t differ(const float *x, size_t len, float b) {
+    uint64_t m = 0;
+    size_t j = 0;
+#ifdef __SSE2__
+    for (__m128 v = _mm_set1_ps(b); j + 4 <= len; j += 4)
+        m |= (uint64_t)(unsigned)_mm_movemask_ps(_mm_cmpneq_ps(_mm_loadu_ps(x + j), v)) << j;
+#endif
+    for (; j < len; j++) m |= (uint64_t)(x[j] != b) << j;
+    return m;
+}
+
+/* Which inputs of a block differ, bits (B); order (B): samples with any, by their number, longest first. */
+static size_t sort_block(int B, size_t p, const float *in, size_t len, float b, uint64_t *bits, uint32_t *order) {
+    size_t first[HDO_SPARSE_BLOCK + 2] = {0};
     for (size_t i = 0; i < (size_t)B; i++) {
-        const float *x = in + i * (size_t)p + from;
-        uint32_t n = 0;
-        for (size_t j = 0; j < len; j++) n += x[j] != b;
-        count[i] = n;
-        first[HDO_SPARSE_BLOCK - n + 1]++;
+        bits[i] = differ(in + i * p, len, b);
+        first[HDO_SPARSE_BLOCK - __builtin_popcountll(bits[i]) + 1]++;
     }
     for (size_t n = 1; n < HDO_SPARSE_BLOCK + 2; n++) first[n] += first[n - 1];
     size_t some = first[HDO_SPARSE_BLOCK];
-    for (size_t i = 0; i < (size_t)B; i++) order[first[HDO_SPARSE_BLOCK - count[i]]++] = (uint32_t)i;
+    for (size_t i = 0; i < (size_t)B; i++)
+        order[first[HDO_SPARSE_BLOCK - __builtin_popcountll(bits[i])]++] = (uint32_t)i;
     return some;
 }
 
-hdo_sparse hdo__sparse_make(int B, int p, const float *in, float b, hdo_arena *a) {
-    size_t blocks = hdo__sparse_blocks(p), n = 0, r = 0, nb = (size_t)B;
-    hdo_sparse_entry *entry = hdo__arena_take(a, nb * (size_t)p * sizeof *entry);
+hdo_sparse hdo__sparse_make(int B, int p_, const float *in, float b, hdo_arena *a) {
+    size_t p = (size_t)p_, blocks = hdo__sparse_blocks(p_), n = 0, r = 0, nb = (size_t)B;
+    hdo_sparse_entry *entry = hdo__arena_take(a, nb * p * sizeof *entry);
     hdo_sparse_row *row = hdo__arena_take(a, blocks * nb * sizeof *row);
     uint32_t *rows = hdo__arena_take(a, blocks * sizeof *rows);
     size_t mark = hdo__arena_mark(a);
-    uint32_t *count = hdo__arena_take(a, nb * sizeof *count), *order = hdo__arena_take(a, nb * sizeof *order);
+    uint64_t *bits = hdo__arena_take(a, nb * sizeof *bits);
+    uint32_t *order = hdo__arena_take(a, nb * sizeof *order);
     for (size_t q = 0; q < blocks; q++) {
-        size_t from = q * HDO_SPARSE_BLOCK;
-        size_t to = from + HDO_SPARSE_BLOCK < (size_t)p ? from + HDO_SPARSE_BLOCK : (size_t)p;
-        rows[q] = (uint32_t)sort_block(B, p, in, b, q, count, order);
+        const float *block = in + q * HDO_SPARSE_BLOCK;
+        size_t left = p - q * HDO_SPARSE_BLOCK, len = left < HDO_SPARSE_BLOCK ? left : HDO_SPARSE_BLOCK;
+        rows[q] = (uint32_t)sort_block(B, p, block, len, b, bits, order);
         for (uint32_t k = 0; k < rows[q]; k++) {
-            const float *x = in + (size_t)order[k] * (size_t)p;
-            row[r++] = (hdo_sparse_row){order[k], count[order[k]]};
-            uint32_t left = count[order[k]];
-            for (size_t j = from; left > 0 && j < to;
-                 j++) { /* written always, kept if it differs; never past the last */
-                entry[n] = (hdo_sparse_entry){x[j] - b, (uint32_t)((j - from) * HDO_SPARSE_PANEL)};
-                n += x[j] != b;
-                left -= x[j] != b;
+            const float *x = block + order[k] * p;
+            size_t before = n;
+            for (uint64_t m = bits[order[k]]; m != 0; m &= m - 1) {
+                uint32_t j = (uint32_t)__builtin_ctzll(m);
+                entry[n++] = (hdo_sparse_entry){x[j] - b, j * HDO_SPARSE_PANEL};
             }
+            row[r++] = (hdo_sparse_row){order[k], (uint32_t)(n - before)};
         }
     }
     hdo__arena_rewind(a, mark);
-    return (hdo_sparse){.B = B, .p = p, .b = b, .entry = entry, .row = row, .rows = rows};
+    return (hdo_sparse){.B = B, .p = p_, .b = b, .entry = entry, .row = row, .rows = rows};
 }
 
 static int by_value(const void *x, const void *y) {
