@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,37 @@ static void count_task(void *ctx, int task, hdo_work *w) {
     float *scratch = hdo__arena_floats(w->arena, 16);
     scratch[0] = 1.0f;
     seen[task]++;
+}
+
+/* Many short regions, with and without a pause in which the workers fall asleep; each sees what the one before wrote.
+ */
+static void add_task(void *ctx, int task, hdo_work *w) {
+    int *v = ctx;
+    (void)w;
+    v[task]++;
+}
+
+static void test_team_many_regions(void **state) {
+    (void)state;
+    enum { N = 9, ROUNDS = 20000 };
+    hdo_team t;
+    int v[N] = {0};
+    assert_int_equal(hdo__team_init(&t, 4, 4096), HDO_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        hdo__team_run(&t, 1 + i % N, add_task, v);
+        if (i % 500 == 0) nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+    hdo__team_clear(&t);
+    for (int k = 0; k < N; k++) { /* task k is in every region of more than k tasks */
+        int want = 0;
+        for (int i = 0; i < ROUNDS; i++) want += 1 + i % N > k;
+        assert_int_equal(v[k], want);
+    }
+    for (int i = 0; i < 200; i++) { /* cleared while workers are starting, looking or asleep */
+        assert_int_equal(hdo__team_init(&t, 3, 64), HDO_OK);
+        if (i % 2) hdo__team_run(&t, 5, add_task, v);
+        hdo__team_clear(&t);
+    }
 }
 
 static void test_team_runs_every_task_once(void **state) {
@@ -303,6 +335,7 @@ int main(void) {
         cmocka_unit_test(test_status_fail_and_prefix),
         cmocka_unit_test(test_arena_marks_and_high_water),
         cmocka_unit_test(test_team_runs_every_task_once),
+        cmocka_unit_test(test_team_many_regions),
         cmocka_unit_test(test_sha256_known_answers),
         cmocka_unit_test(test_json_reads_back),
         cmocka_unit_test(test_real_text_round_trips),

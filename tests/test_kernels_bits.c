@@ -72,6 +72,20 @@ static void test_exp_log_cos(void **state) {
         assert_true(fabs(hdo__log(y) - log(y)) <= 4e-16 * fabs(log(y)));
         assert_true(fabs(hdo__cos(x) - cos(x)) <= 3e-16);
     }
+    for (int i = 0; i < 3000; i++) { /* near 0, where exp(x) - 1 and log(1 + x) have no digits left */
+        double x = ((double)u[i] - 0.5) * (i % 3 == 0 ? 3 : i % 3 == 1 ? 0.1 : 1e-9);
+        assert_true(fabs(hdo__expm1(x) - expm1(x)) <= 1e-15 * fabs(expm1(x)));
+        if (x > -1) assert_true(fabs(hdo__log1p(x) - log1p(x)) <= 1e-15 * fabs(log1p(x)));
+    }
+    assert_true(hdo__expm1(0.0) == 0.0);
+    assert_true(hdo__expm1(-1e9) == -1.0);
+    assert_true(isinf(hdo__expm1(1e9)));
+    assert_true(isnan(hdo__expm1((double)NAN)));
+    assert_true(hdo__log1p(0.0) == 0.0);
+    assert_true(isinf(hdo__log1p(-1.0)));
+    assert_true(isinf(hdo__log1p((double)INFINITY)));
+    assert_true(isnan(hdo__log1p((double)NAN)));
+    assert_true(isnan(hdo__log1p(-2.0)));
     assert_true(hdo__exp(0.0) == 1.0);
     assert_true(hdo__exp(-(double)INFINITY) == 0.0);
     assert_true(isinf(hdo__exp(1e9)));

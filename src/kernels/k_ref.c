@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "kernels/mm.h"
+#include "kernels/score.h"
 
 void hdo__conv_init(hdo_conv *c) {
     int h = c->H + 2 * c->pad - c->kh, w = c->W + 2 * c->pad - c->kw;
@@ -133,4 +134,12 @@ void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, flo
                     *to++ = (float)s;
                 }
     }
+}
+
+void hdo__ref_score_top(int K, int C, float *z, int32_t label, int64_t *hits) {
+    score_tops((size_t)K, (size_t)C, z, label, hits);
+}
+
+void hdo__ref_score_loss(int K, int C, const float *e, const float *own, double *loss) {
+    score_losses((size_t)K, (size_t)C, e, own, loss);
 }

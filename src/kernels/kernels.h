@@ -18,6 +18,7 @@
 #include "hdo/status.h"
 #include "base/arena.h"
 #include "base/rng.h"
+#include "kernels/sparse.h"
 
 typedef struct hdo_conv { /* a 2-d convolution, square or not */
     int B;                /* samples */
@@ -58,6 +59,16 @@ typedef struct hdo_kernels {
     void (*conv_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
     /* dw (O, C, kh, kw) and db (O; may be NULL), overwritten: sums over the batch. */
     void (*conv_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
+
+    /* z (B, C, K): logits of K linear models, rows of X with leading dimension ld: weights (C, p), then biases (C).
+     * NULL in the reference: it has no use for lists. */
+    size_t (*sparse_work)(int B, int p);
+    void (*sparse_logits)(const hdo_sparse *s, int K, int C, const float *X, size_t ld, float *z, hdo_arena *a);
+
+    /* One sample under K models, z (C, K): z -= its largest class, hits (K) += is that the label? Then, with e =
+     * exp(z), loss (K) += log(sum of e over classes) - own, in double, classes rising. */
+    void (*score_top)(int K, int C, float *z, int32_t label, int64_t *hits);
+    void (*score_loss)(int K, int C, const float *e, const float *own, double *loss);
 
     /* qkv (B, T, 3 D): query, key, value side by side; out (B, T, D); lse (B, heads, T) log-sum-exp for the backward
      * pass, may be NULL. Scores are q.k / sqrt(hs), positions j <= i. No score matrix is ever stored. */

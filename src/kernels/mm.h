@@ -19,6 +19,8 @@ size_t hdo__ref_conv_work(const hdo_conv *c);
 void hdo__ref_conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
 void hdo__ref_conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
 void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
+void hdo__ref_score_top(int K, int C, float *z, int32_t label, int64_t *hits);
+void hdo__ref_score_loss(int K, int C, const float *e, const float *own, double *loss);
 
 /* Our vector kernels. conv_*: any convolution; small ones go to direct kernels, 3 x 3 with many channels to Winograd
  * kernels, the rest to an implicit matrix product. */
@@ -30,6 +32,10 @@ typedef struct hdo_mm_simd {
     void (*conv_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
     void (*conv_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
     void (*conv_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
+    size_t (*sparse_work)(int B, int p);
+    void (*sparse_logits)(const hdo_sparse *s, int K, int C, const float *X, size_t ld, float *z, hdo_arena *a);
+    void (*score_top)(int K, int C, float *z, int32_t label, int64_t *hits);
+    void (*score_loss)(int K, int C, const float *e, const float *own, double *loss);
 } hdo_mm_simd;
 
 extern const hdo_mm_simd hdo__mm_portable;

@@ -81,4 +81,8 @@ const hdo_mm_simd HDO_CAT(hdo__mm, HDO_ISA) = {
     .conv_fwd = MM_CONV_FN(hdo__mm_conv_fwd),
     .conv_bwd_x = MM_CONV_FN(hdo__mm_conv_bwd_x),
     .conv_bwd_w = MM_CONV_FN(hdo__mm_conv_bwd_w),
+    .sparse_work = HDO_ISA_FN(hdo__sparse_work),
+    .sparse_logits = HDO_ISA_FN(hdo__sparse_logits),
+    .score_top = HDO_ISA_FN(hdo__score_top),
+    .score_loss = HDO_ISA_FN(hdo__score_loss),
 };

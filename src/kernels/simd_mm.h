@@ -81,6 +81,15 @@ void HDO_CAT(hdo__mm_gemm, avx2)(bool ta, bool tb, int M, int N, int K, float al
                                  const float *B, int ldb, float beta, float *C, int ldc);
 #endif
 
+/* Lists of inputs: see kernels.h. */
+size_t HDO_ISA_FN(hdo__sparse_work)(int B, int p);
+void HDO_ISA_FN(hdo__sparse_logits)(const hdo_sparse *s, int K, int C, const float *X, size_t ld, float *z,
+                                    hdo_arena *a);
+
+/* One sample under many models: see kernels.h. */
+void HDO_ISA_FN(hdo__score_top)(int K, int C, float *z, int32_t label, int64_t *hits);
+void HDO_ISA_FN(hdo__score_loss)(int K, int C, const float *e, const float *own, double *loss);
+
 /* Convolutions: sent to one of the kernels below (simd_mm.c). AVX-512 has none of its own. */
 #ifdef __AVX512F__
 #define MM_CONV_FN(name) HDO_CAT(name, avx2)

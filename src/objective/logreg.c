@@ -3,8 +3,7 @@
  * Softmax regression: F(W, b) = mean over the batch of cross-entropy(x W' + b, label) [ + l2 |(W, b)|^2 / 2 ].
  *
  * Written apart from the layer engine because it is the convex yardstick of the paper (280 nodes, batch 2): the
- * minibatch is two rows, so the cost is reading W once and writing the gradient once. Many models are evaluated as one
- * product: their weights are stacked to (K C, p).
+ * minibatch is two rows, so the cost is reading W once and writing the gradient once. Evaluation: logreg_eval.c.
  */
 #include <assert.h>
 #include <math.h>
@@ -15,8 +14,6 @@
 #include "kernels/cplx.h"
 #include "objective/logreg.h"
 #include "objective/registry.h"
-
-enum { EVAL_MODELS = 96, EVAL_BATCH = 1000 }; /* one product of 1000 x 960 x 784: large enough to run near peak */
 
 typedef hdo_logreg logistic;
 
@@ -158,50 +155,6 @@ static hdo_status lr_complex_step(const hdo_objective *o, const hdo_batch *b, co
     return HDO_OK;
 }
 
-/* Logits of one sample for K models side by side, z (K, C), -> cross-entropies and hits. */
-static void score_sample(const logistic *f, int K, float *z, int32_t label, float *scratch, double *loss,
-                         int64_t *hits) {
-    int C = f->C;
-    for (int k = 0; k < K; k++) {
-        float *zk = z + (size_t)k * (size_t)C;
-        int best = 0;
-        for (int c = 1; c < C; c++) best = zk[c] > zk[best] ? c : best;
-        float top = zk[best];
-        for (int c = 0; c < C; c++) zk[c] -= top;
-        hits[k] += best == label;
-    }
-    f->kernels->vexp((size_t)K * (size_t)C, z, scratch);
-    for (int k = 0; k < K; k++) {
-        double total = 0.0;
-        for (int c = 0; c < C; c++) total += (double)scratch[(size_t)k * (size_t)C + (size_t)c];
-        loss[k] += hdo__log(total) - (double)z[(size_t)k * (size_t)C + (size_t)label];
-    }
-}
-
-static hdo_status lr_evaluate(const hdo_objective *o, const hdo_batch *b, const float *X, size_t ld, int K, hdo_work *w,
-                              double *loss_sum, int64_t *correct) {
-    const logistic *f = (const logistic *)o;
-    size_t mark = hdo__arena_mark(w->arena), rows = (size_t)K * (size_t)f->C, p = (size_t)f->p;
-    float *W = hdo__arena_floats(w->arena, rows * p);
-    float *z = hdo__arena_floats(w->arena, (size_t)b->size * rows);
-    float *e = hdo__arena_floats(w->arena, rows);
-    double *loss = hdo__arena_doubles(w->arena, (size_t)K);
-    memset(loss, 0, (size_t)K * sizeof *loss);
-    for (int k = 0; k < K; k++) {
-        const float *x = X + (size_t)k * ld;
-        memcpy(W + (size_t)k * (size_t)f->C * p, x, (size_t)f->C * p * sizeof(float));
-        memcpy(z + (size_t)k * (size_t)f->C, x + (size_t)f->C * p, (size_t)f->C * sizeof(float));
-    }
-    for (int i = 1; i < b->size; i++) memcpy(z + (size_t)i * rows, z, rows * sizeof(float));
-    f->kernels->gemm(false, true, b->size, (int)rows, f->p, 1.0f, b->in, f->p, W, f->p, 1.0f, z, (int)rows);
-    for (int i = 0; i < b->size; i++) score_sample(f, K, z + (size_t)i * rows, b->label[i], e, loss, correct);
-    for (int k = 0; k < K; k++) {
-        loss_sum[k] += loss[k] + (double)b->size * regulariser(f, X + (size_t)k * ld);
-    }
-    hdo__arena_rewind(w->arena, mark);
-    return HDO_OK;
-}
-
 /* torch.nn.Linear: weights and bias uniform in +-1/sqrt(p). */
 static hdo_status lr_init(const hdo_objective *o, uint64_t seed, float *x) {
     const logistic *f = (const logistic *)o;
@@ -233,10 +186,7 @@ static size_t lr_work_bytes(const hdo_objective *o, int batch, int k) {
     (void)k;
     size_t n = hdo__arena_round((size_t)batch * (size_t)f->C * sizeof(float));
     size_t train = 2 * n + hdo__arena_round(o->d * sizeof(float));
-    size_t rows = (size_t)EVAL_MODELS * (size_t)f->C;
-    size_t eval = hdo__arena_round(rows * (size_t)f->p * sizeof(float)) +
-                  hdo__arena_round((size_t)batch * rows * sizeof(float)) + hdo__arena_round(rows * sizeof(float)) +
-                  hdo__arena_round(EVAL_MODELS * sizeof(double));
+    size_t eval = hdo__logreg_evaluate_work(f, batch);
     return train > eval ? train : eval;
 }
 
@@ -255,7 +205,7 @@ static const hdo_objective_ops logistic_ops = {
     .loss_many = lr_loss_many,
     .complex_step = lr_complex_step,
     .span = &hdo__logreg_span,
-    .evaluate = lr_evaluate,
+    .evaluate = hdo__logreg_evaluate,
 };
 
 hdo_status hdo__logistic_create(const hdo_objective_args *p, hdo_objective **out, hdo_error *e) {
@@ -282,8 +232,13 @@ hdo_status hdo__logistic_create(const hdo_objective_args *p, hdo_objective **out
                               .has_accuracy = true,
                               .usual_loss = log((double)f->C),
                               .model = m->name,
-                              .eval_models = EVAL_MODELS,
-                              .eval_batch = EVAL_BATCH};
+                              .eval_models = HDO_LOGREG_EVAL_MODELS,
+                              .eval_batch = HDO_LOGREG_EVAL_BATCH};
+    hdo_status st = hdo__logreg_look(f, p->val, e);
+    if (st != HDO_OK) {
+        lr_destroy(&f->base);
+        return st;
+    }
     *out = &f->base;
     return HDO_OK;
 }

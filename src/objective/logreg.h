@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 — softmax regression: what its two files share. */
+/* SPDX-License-Identifier: Apache-2.0 — softmax regression: what its files share. */
 #ifndef HDO_OBJECTIVE_LOGREG_H
 #define HDO_OBJECTIVE_LOGREG_H
 
@@ -13,11 +13,22 @@ typedef struct hdo_logreg {
     int p, C;
     double l2;
     hdo_choice init;
+    bool sparse; /* evaluation samples are mostly `background`: see kernels/sparse.h */
+    float background;
 } hdo_logreg;
+
+enum { HDO_LOGREG_EVAL_MODELS = 96, HDO_LOGREG_EVAL_BATCH = 1000 }; /* large enough for products to run near peak */
 
 /* z (B, C) = in (B, p) W' + b */
 void hdo__logreg_logits(const hdo_logreg *f, int B, const float *in, const float *x, float *z);
 double hdo__logreg_regulariser(const hdo_logreg *f, const float *x);
+
+/* Evaluation (logreg_eval.c): looks at the validation set once, to see whether it has a background; then as evaluate
+ * in objective.h. */
+hdo_status hdo__logreg_look(hdo_logreg *f, const hdo_dataset *val, hdo_error *e);
+size_t hdo__logreg_evaluate_work(const hdo_logreg *f, int batch);
+hdo_status hdo__logreg_evaluate(const hdo_objective *o, const hdo_batch *b, const float *X, size_t ld, int K,
+                                hdo_work *w, double *loss_sum, int64_t *correct);
 
 extern const hdo_span_ops hdo__logreg_span; /* logreg_span.c */
 

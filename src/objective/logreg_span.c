@@ -155,13 +155,13 @@ static double log_mean_exp(int C, const double *prob, const double *log_prob, co
     if (largest <= 0.0625) {
         for (int c = 0; c < C; c++) sum += prob[c] * expm1_small(t[c]);
     } else if (largest <= LARGE_CHANGE) {
-        for (int c = 0; c < C; c++) sum += prob[c] * expm1(t[c]);
+        for (int c = 0; c < C; c++) sum += prob[c] * hdo__expm1(t[c]);
         /* all of the weight fell away: what is left lies in classes that had next to none */
         if (sum < -0.5) return log_sum_exp(C, log_prob, t);
     } else {
         return log_sum_exp(C, log_prob, t);
     }
-    return log1p(sum);
+    return hdo__log1p(sum);
 }
 
 /* delta (B, C) = nu L y', y (C, m): how the logits change. A matrix product when it is worth a call. */

@@ -27,12 +27,6 @@ int hdo_features(hdo_feature *out, int cap) {
     snprintf(text, sizeof text, "%d", hdo__cpu_count());
     add(out, cap, &n, "cpus", true, text, "threads over nodes");
     add(out, cap, &n, "simd", true, hdo__simd()->name, "random numbers and vector kernels");
-#ifdef _OPENMP
-    snprintf(text, sizeof text, "version %d", _OPENMP);
-    add(out, cap, &n, "openmp", true, text, "more than one thread");
-#else
-    add(out, cap, &n, "openmp", false, "not built in", "more than one thread");
-#endif
     const hdo_kernels *k = hdo__kernels(HDO_KERNELS_AUTO);
     add(out, cap, &n, "kernels", true, k->title, "matrix products, convolutions, attention");
 #ifdef HDO_HAVE_ZLIB
