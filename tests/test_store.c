@@ -244,7 +244,10 @@ static void come_and_go(int round) {
     assert_int_equal(hdo_run_advance(r, 4, NULL, &e), HDO_OK);
     hdo__state_head_of(&r->record, &head);
     char *text = hdo__state_text(&r->record, &head);
-    assert_int_not_equal(hdo__state_read_head("[]", "x", &head, &e), HDO_OK);
+    char list[8192] = "[";
+    for (int k = 1; k < 8000; k += 2) memcpy(list + k, "0,", 2);
+    memcpy(list + 8001, "0]", 3);
+    assert_int_not_equal(hdo__state_read_head(list, "x", &head, &e), HDO_OK);
     assert_int_not_equal(hdo__state_load(&r->record, "{}", "x", &e), HDO_OK);
     assert_int_not_equal(hdo__state_load(&r->record, "{", "x", &e), HDO_OK);
     free(text);
