@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 — hdo plan: are the zeroth-order nodes worth adding? One screen, with reasons. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd_theory.h"
+#include "hdo/lab/predict.h"
 
 typedef struct plan_options {
     cli_common common;
@@ -48,10 +50,41 @@ static void print_row(const char *name, const hdo_fleet_plan *p, const hdo_plan_
            isfinite(o->bound) ? num(o->noise / o->bound, b[2]) : "-");
 }
 
-static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
+static void print_choice(const char *name, const hdo_fleet_prediction *q, const hdo_fleet_choice *o) {
+    printf("  %-10s %6d %6d", name, o->n0, o->rv);
+    if (o->ok) {
+        printf(" %10.3g %10.3g %9.3g %11.4g %11.5g %11.3g %+11.3g\n", o->eta1, o->eta0, o->round_s, o->T, o->loss,
+               o->noise, o->loss - q->without.loss);
+    } else {
+        printf("  no stable rate was found\n");
+    }
+}
+
+static void print_prediction(const hdo_fleet_plan *p, const hdo_fleet_prediction *q) {
+    cli_style s = cli_style_for(stdout);
+    const hdo_fleet_choice *b = &q->best;
+    printf("%sAnswer%s    ", s.bold, s.off);
+    if (q->worth) {
+        printf(
+            "%sYes.%s Add %d with rv = %d, lr = %.3g (fo) and %.3g (zo): the predicted loss of the mean model falls\n"
+            "          from %.5g to %.5g.\n",
+            s.green, s.off, b->n0, b->rv, b->eta1, b->eta0, q->without.loss, b->loss);
+    } else {
+        printf("%sNo.%s Run the %d first-order nodes alone with lr = %.3g: predicted loss %.5g%s.\n", s.red, s.off,
+               p->fleet.fo, q->without.eta1, q->without.loss,
+               p->memory_ok ? "" : " (a zeroth-order node has not enough memory)");
+    }
+    if (q->scale < 1.0) printf("          (predicted for the first %.3g of the time)\n", q->scale);
+    printf("\n  %-10s %6s %6s %10s %10s %9s %11s %11s %11s %11s\n", "prediction", "zo", "rv", "lr fo", "lr zo",
+           "round s", "rounds", "loss", "noise", "change");
+    print_choice("without", q, &q->without);
+    for (int i = 0; i < q->n_rows; i++) print_choice(q->rows[i].n0 == b->n0 ? "best" : "", q, &q->rows[i]);
+    printf("  (each at its own best stable rate; noise: its part of the loss)\n\n");
+}
+
+static void print_fleet(const hdo_config *c, const hdo_fleet_plan *p) {
     cli_style s = cli_style_for(stdout);
     const hdo_constants *k = &p->constants;
-    const hdo_plan_option *b = &p->best;
     printf("%sFleet%s     %d first-order nodes (%.3g gradients/s), up to %d zeroth-order (%s, %.3g forward passes/s, "
            "rv <= %d),\n"
            "          %s mixing, %.4g s to spend\n",
@@ -59,7 +92,12 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
            p->mixing, p->fleet.time);
     printf("%sProblem%s   %s, d = %zu, L = %.4g, ell = %.4g (%s); bound on %s\n", s.bold, s.off, c->model.name, k->d,
            k->L.value, k->ell.value, hdo_known_name(p->quality), p->convex ? "f(y_T) - f*" : "mean |grad f(mu)|^2");
-    printf("%sAnswer%s    ", s.bold, s.off);
+}
+
+static void print_bounds(const hdo_fleet_plan *p, bool decides) {
+    cli_style s = cli_style_for(stdout);
+    const hdo_plan_option *b = &p->best;
+    printf("%s%s%s    ", s.bold, decides ? "Answer" : "Bounds", s.off);
     if (p->worth) {
         printf("%sYes.%s Add %d with rv = %d", s.green, s.off, b->n0, b->rv);
         if (b->nu > 0.0) printf(", nu = %.3g", b->nu);
@@ -75,9 +113,10 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
     }
     printf("%sWhy%s       ", s.bold, s.off);
     cli_print_wrapped(10, 10, p->reason);
+    if (!decides) return; /* one screen: the table of the bounds is in --json */
     printf("\n");
-    printf("  %-10s %6s %6s %10s %10s %9s %11s %11s %8s %8s\n", "", "zo", "rv", "lr fo", "lr zo", "round s", "rounds",
-           "bound", "gain", "noise");
+    printf("  %-10s %6s %6s %10s %10s %9s %11s %11s %8s %8s\n", "bounds", "zo", "rv", "lr fo", "lr zo", "round s",
+           "rounds", "bound", "gain", "noise");
     print_row("without", p, &p->without);
     for (int i = 0; i < p->n_rows; i++) print_row(p->rows[i].n0 == b->n0 ? "best" : "", p, &p->rows[i]);
     if (p->equal.rv > 0 && b->eta0 != b->eta1) print_row("equal lr", p, &p->equal);
@@ -87,30 +126,65 @@ static void print_answer(const hdo_config *c, const hdo_fleet_plan *p) {
            "2 + n0/n1 times that of a first-order node; forward mode: from rv = %.0f on. A round is as slow as its\n"
            "slowest node.\n",
            isfinite(p->rv_needed) ? ceil(p->rv_needed) : (double)INFINITY);
-    if (p->sim.done) {
-        const hdo_plan_sim *m = &p->sim;
-        printf("%sTried%s     %d seeds, %.3g of the time, loss of the mean model: %.4g +- %.2g without (%.0f steps),\n"
-               "          %.4g +- %.2g with (%.0f steps): %s.\n",
-               s.bold, s.off, m->seeds, m->scale, m->without, m->without_se, m->steps_without, m->with, m->with_se,
-               m->steps_with, m->agrees ? "agrees with the plan" : "DOES NOT AGREE with the plan");
-    }
     if (p->quality == HDO_MEASURED) printf("Constants were measured at a few points: take the bounds as estimates.\n");
+}
+
+static void print_sim(const hdo_plan_sim *m) {
+    cli_style s = cli_style_for(stdout);
+    if (!m->done) return;
+    printf("%sTried%s     %d seeds, %.3g of the time, loss of the mean model: %.4g +- %.2g without (%.0f steps),\n"
+           "          %.4g +- %.2g with (%.0f steps): %s.\n",
+           s.bold, s.off, m->seeds, m->scale, m->without, m->without_se, m->steps_without, m->with, m->with_se,
+           m->steps_with, m->agrees ? "agrees with the plan" : "DOES NOT AGREE with the plan");
+}
+
+/* The plan by bounds with the prediction as its last member; worth_adding is the prediction's. */
+static void print_json(hdo_fleet_plan *p, const hdo_fleet_prediction *q, bool predicted) {
+    bool by_bounds = p->worth;
+    if (predicted) {
+        p->worth = q->worth;
+        p->sim = q->sim;
+    }
+    char *text = hdo_fleet_plan_json(p), *more = predicted ? hdo_fleet_prediction_json(q) : NULL;
+    char *end = text != NULL ? strrchr(text, '}') : NULL;
+    if (end != NULL) {
+        *end = '\0';
+        while (end > text && (end[-1] == '\n' || end[-1] == ' ')) *--end = '\0';
+        printf("%s,\n  \"worth_by_bounds\": %s,\n  \"prediction\": %s\n}\n", text, by_bounds ? "true" : "false",
+               more != NULL ? more : "null");
+    }
+    free(text);
+    free(more);
 }
 
 static int plan(void *ctx, hdo_config *c) {
     const plan_options *o = ctx;
-    hdo_error e = {.code = HDO_E_MEMORY};
+    hdo_error e = {.code = HDO_E_MEMORY}, why = {0};
     hdo_fleet_plan *p = malloc(sizeof *p);
+    hdo_fleet_prediction q = {0};
     cli_study_progress progress = {0};
     hdo_study_hooks hooks = {.ctx = &progress, .tick = cli_study_tick};
+    hdo_fleet untried = o->fleet; /* tried at the rates of the prediction */
+    untried.sim_seeds = 0;
+    bool predicted = false;
     cli_catch_signals();
-    hdo_status st = p != NULL ? hdo_plan_fleet(c, &o->fleet, &hooks, p, &e) : HDO_E_MEMORY;
+    hdo_status st = p != NULL ? hdo_plan_fleet(c, &untried, &hooks, p, &e) : HDO_E_MEMORY;
+    if (st == HDO_OK) {
+        p->fleet.sim_seeds = o->fleet.sim_seeds;
+        predicted = hdo_plan_predict(c, p, &hooks, &q, &why) == HDO_OK;
+        if (!predicted && cli_signal() != 0) st = why.code, e = why;
+        if (!predicted && st == HDO_OK) cli_note("no prediction: %s; the bounds decide", why.msg);
+    }
+    if (st == HDO_OK && !predicted && o->fleet.sim_seeds > 0) st = hdo_plan_fleet(c, &o->fleet, &hooks, p, &e);
     cli_study_end(&progress);
     int code = st == HDO_OK ? 0 : cli_study_fail(&e);
     if (st == HDO_OK && o->common.json) {
-        code = cli_print(hdo_fleet_plan_json(p), "\n");
+        print_json(p, &q, predicted);
     } else if (st == HDO_OK) {
-        print_answer(c, p);
+        print_fleet(c, p);
+        if (predicted) print_prediction(p, &q);
+        print_bounds(p, !predicted);
+        print_sim(predicted ? &q.sim : &p->sim);
     }
     free(p);
     return code;
@@ -134,9 +208,9 @@ const cli_command cmd_plan = {
     .usage = "CONFIG|PRESET --fo N --zo N [OPTIONS]",
     .about =
         "Given a fleet and a problem: are the zeroth-order nodes worth adding, how many, with how many random vectors "
-        "(rv), which difference step (nu) and which learning rates? Answered from the bounds of docs/theory.md with "
-        "the problem's constants (measured if they are not known), then tried in a short simulation. docs/planner.md "
-        "explains the model.",
+        "(rv), which difference step (nu) and which learning rates? Decided by prediction (docs/prediction.md), each "
+        "side at its own best stable rate, and tried in a short simulation at those rates; the bounds of "
+        "docs/theory.md are printed beside it. docs/planner.md explains the model.",
     .options = options,
     .common = CLI_SET | CLI_THREADS | CLI_JSON | CLI_TALK,
     .examples = "hdo plan theory-fleet --fo 4 --zo 28 --rv 64 --zo-speed 30",

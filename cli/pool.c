@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "drive.h"
+#include "hdo/lab/predict.h"
 
 enum { WORKERS_MAX = 256, POLL_MS = 200 };
 #define TELL_S 0.5 /* a process tells its step this often */
@@ -69,7 +70,7 @@ static void on_step(void *ctx, const hdo_run *r) {
 /* A stored run is taken up or the job fails: nothing here removes one, unless `force` says so. */
 static hdo_status open_run(const state *s, int k, hdo_run **r, hdo_error *e) {
     const cli_job *job = &s->jobs[k];
-    hdo_hooks hooks = {.log = on_log, .asked = cli_asked, .hurry = cli_hurry};
+    hdo_hooks hooks = {.log = on_log, .asked = cli_asked, .hurry = cli_hurry, .tune = hdo_auto_tune};
     hdo_resume how = {.threads = s->threads, .n_set = s->p->n_set, .set = s->p->set};
     if (job->resume) return hdo_run_resume(r, job->dir, &how, &hooks, e);
     hdo_config *c = malloc(sizeof *c);

@@ -6,6 +6,7 @@
 #include "cmd_run.h"
 #include "drive.h"
 #include "run_text.h"
+#include "hdo/lab/predict.h"
 
 typedef struct run_view { /* what the hooks need */
     cli_progress progress;
@@ -85,7 +86,8 @@ int run_resumed(const run_options *o) {
     hdo_setting set[CLI_LIST_MAX];
     hdo_resume how = {.threads = o->common.threads, .n_set = run_resume_settings(o, set), .set = set};
     run_view v = {.taking_up = true};
-    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry};
+    hdo_hooks hooks = {
+        .ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry, .tune = hdo_auto_tune};
     hdo_run *r = NULL;
     if (hdo_run_resume(&r, o->resume, &how, &hooks, &e) != HDO_OK) return cli_fail(&e);
     v.taking_up = false;
@@ -99,7 +101,8 @@ int run_resumed(const run_options *o) {
 int run_once(const run_options *o, const hdo_config *c, const char *dir, hdo_row *final) {
     hdo_error e = {0};
     run_view v = {.taking_up = false};
-    hdo_hooks hooks = {.ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry};
+    hdo_hooks hooks = {
+        .ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry, .tune = hdo_auto_tune};
     start_progress(&v, c);
     hdo_run *r = NULL;
     hdo_status st = hdo_run_create(&r, c, &hooks, &e);

@@ -180,7 +180,7 @@ static void test_config_every_word_reads(void **state) {
     refuse_set("data.split", "shards(2.5)", "the number of 'shards' in data.split is '2.5', but must be a whole");
     refuse_set("population.zo.lr", "balnced",
                "population.zo.lr is 'balnced', but must be one of number 0 to 1000000 | "
-               "balanced | theorem; did you mean 'balanced'?");
+               "balanced | theorem | auto; did you mean 'balanced'?");
 }
 
 /* ---- values ---- */

@@ -41,7 +41,7 @@ enum { HDO_SCALING_NORMALISED = 1, HDO_SCALING_UNIT, HDO_SCALING_TWICE };
 enum { HDO_PRETEXT_NONE = 1, HDO_PRETEXT_ROTATION };
 enum { HDO_LAW_UNIFORM = 1, HDO_LAW_AUTHORS };
 enum { HDO_NU_ETA_SQRT_D = 1 };
-enum { HDO_LR_BALANCED = 1, HDO_LR_THEOREM };
+enum { HDO_LR_BALANCED = 1, HDO_LR_THEOREM, HDO_LR_AUTO };
 enum { HDO_MOMENTUM_EMA = 1, HDO_MOMENTUM_HEAVY_BALL };
 enum { HDO_SCHEDULE_CONSTANT = 1, HDO_SCHEDULE_COSINE, HDO_SCHEDULE_FILE, HDO_SCHEDULE_COSINE_AUTHORS };
 enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR };
@@ -70,7 +70,7 @@ enum {
     HDO_PLACEMENT_HUB,
     HDO_PLACEMENT_ORDER
 };
-enum { HDO_AVERAGE_EQUAL = 1, HDO_AVERAGE_NOISE };
+enum { HDO_AVERAGE_EQUAL = 1, HDO_AVERAGE_NOISE, HDO_AVERAGE_AUTO };
 enum { HDO_DIVERGED_RELATIVE = 1 };
 enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
@@ -122,7 +122,7 @@ typedef struct hdo_class_config {
     char estimator[HDO_NAME_MAX]; /* fo, fd, ..., forward-law */
     int64_t rv;                   /* random vectors */
     hdo_choice nu;                /* difference step: number | eta/sqrt(d) */
-    hdo_choice lr;                /* learning rate: number | balanced | theorem */
+    hdo_choice lr;                /* learning rate: number | balanced | theorem | auto */
     int64_t batch;
     double momentum;
     hdo_choice momentum_kind; /* ema | heavy-ball */
@@ -149,7 +149,7 @@ typedef struct hdo_mixing_config {
     hdo_choice placement;     /* where the first class sits: random | spread | clustered | hub | order */
     int64_t degree;           /* small-world: neighbours before rewiring */
     char edges[HDO_PATH_MAX]; /* graph file: the edge list */
-    hdo_choice average;       /* equal (the paper) | noise: weights inverse to the noise of the class */
+    hdo_choice average;       /* equal (the paper) | noise: weights inverse to the noise of the class | auto */
 } hdo_mixing_config;
 
 typedef struct hdo_eval_config {

@@ -71,6 +71,9 @@ typedef struct hdo_hooks {
     unsigned (*asked)(void *ctx); /* after every step: HDO_ASK_... of what the caller wants; may be NULL */
     /* Inside long steps, from any thread: true gives up the step and stops the run before it. May be NULL. */
     bool (*hurry)(void *ctx);
+    /* Sets rates and weights of `auto` classes, on every rank alike: hdo_auto_tune of <hdo/lab/predict.h>. Called at
+     * the start, after the warm-up and at T/16, T/8, T/4, T/2. NULL: configurations with `auto` are refused. */
+    hdo_status (*tune)(hdo_run *r, hdo_error *e);
 } hdo_hooks;
 
 /* What a run will be, without running it (for --dry-run). */

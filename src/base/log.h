@@ -15,6 +15,6 @@ typedef struct hdo_log {
     bool quiet; /* ranks other than 0 say nothing */
 } hdo_log;
 
-void hdo__log(const hdo_log *l, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
+HDO_LAB void hdo__log(const hdo_log *l, hdo_log_level level, const char *fmt, ...) HDO_PRINTF(3, 4);
 
 #endif

@@ -60,10 +60,10 @@ void hdo__philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 
 /* Slices [off, off + len) of the stream. Numbers of different kinds come from the same blocks: use one kind a stream.
  */
-void hdo__rng_bits(hdo_stream s, uint64_t off, size_t len, uint32_t *out);
+HDO_LAB void hdo__rng_bits(hdo_stream s, uint64_t off, size_t len, uint32_t *out);
 HDO_LAB void hdo__rng_uniform(hdo_stream s, uint64_t off, size_t len, float *out); /* in the open interval (0, 1) */
 HDO_LAB void hdo__rng_normal(hdo_stream s, uint64_t off, size_t len, float *out);  /* N(0, 1), Box-Muller, |z| < 6.7 */
-void hdo__rng_rademacher(hdo_stream s, uint64_t off, size_t len, float *out);      /* -1 or +1 */
+HDO_LAB void hdo__rng_rademacher(hdo_stream s, uint64_t off, size_t len, float *out); /* -1 or +1 */
 
 /* Single numbers: i is the position in the stream; different functions at the same i are not independent. */
 double hdo__rng_double(hdo_stream s, uint64_t i);                  /* (0, 1), 53 bits */

@@ -36,7 +36,7 @@ static inline size_t hdo__outside(hdo_ranges r, size_t *off, size_t end, size_t 
 bool hdo__all_inside(hdo_ranges r, size_t off, size_t len);            /* [off, off + len) in one range */
 HDO_LAB size_t hdo__count_outside(hdo_ranges r, size_t lo, size_t hi); /* numbers of [lo, hi) in no range */
 /* x = 0 where [lo, hi) meets the ranges. */
-void hdo__ranges_clear(hdo_ranges r, size_t lo, size_t hi, float *x);
+HDO_LAB void hdo__ranges_clear(hdo_ranges r, size_t lo, size_t hi, float *x);
 
 typedef struct hdo_split { /* rows y .. y + h - 1 and columns x .. x + w - 1 of kh x kw taps are live */
     int kh, kw, y, x, h, w;

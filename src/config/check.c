@@ -82,7 +82,7 @@ static hdo_status check_streams(const hdo_config *c, hdo_error *e) {
 static hdo_status check_run(const hdo_config *c, hdo_error *e) {
     bool own = false, balanced = false;
     for (int k = 0; k < c->n_classes; k++) {
-        own = own || c->population[k].lr.id != HDO_LR_BALANCED;
+        own = own || (c->population[k].lr.id != HDO_LR_BALANCED && c->population[k].lr.id != HDO_LR_AUTO);
         balanced = balanced || c->population[k].lr.id == HDO_LR_BALANCED;
     }
     if (balanced && !own) {

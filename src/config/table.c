@@ -73,7 +73,8 @@ static const hdo_word pretext_words[] = {WORD("none", HDO_PRETEXT_NONE), WORD("r
                                          WORDS_END};
 static const hdo_word law_words[] = {WORD("uniform", HDO_LAW_UNIFORM), WORD("authors", HDO_LAW_AUTHORS), WORDS_END};
 static const hdo_word nu_words[] = {WORD("eta/sqrt(d)", HDO_NU_ETA_SQRT_D), WORDS_END};
-static const hdo_word lr_words[] = {WORD("balanced", HDO_LR_BALANCED), WORD("theorem", HDO_LR_THEOREM), WORDS_END};
+static const hdo_word lr_words[] = {WORD("balanced", HDO_LR_BALANCED), WORD("theorem", HDO_LR_THEOREM),
+                                    WORD("auto", HDO_LR_AUTO), WORDS_END};
 static const hdo_word momentum_words[] = {WORD("ema", HDO_MOMENTUM_EMA), WORD("heavy-ball", HDO_MOMENTUM_HEAVY_BALL),
                                           WORDS_END};
 static const hdo_word schedule_words[] = {WORD("constant", HDO_SCHEDULE_CONSTANT), WORD("cosine", HDO_SCHEDULE_COSINE),
@@ -86,7 +87,8 @@ static const hdo_word streams_words[] = {WORD("independent", HDO_STREAMS_INDEPEN
 static const hdo_word dist_words[] = {WORD("gaussian", HDO_DIST_GAUSSIAN), WORD("sphere", HDO_DIST_SPHERE),
                                       WORD("rademacher", HDO_DIST_RADEMACHER), WORDS_END};
 
-static const hdo_word average_words[] = {WORD("equal", HDO_AVERAGE_EQUAL), WORD("noise", HDO_AVERAGE_NOISE), WORDS_END};
+static const hdo_word average_words[] = {WORD("equal", HDO_AVERAGE_EQUAL), WORD("noise", HDO_AVERAGE_NOISE),
+                                         WORD("auto", HDO_AVERAGE_AUTO), WORDS_END};
 static const hdo_word diverged_words[] = {WORD_ARG("relative", HDO_DIVERGED_RELATIVE, 1, 1e12, 100), WORDS_END};
 static const hdo_word return_words[] = {WORD("stale", HDO_RETURN_STALE), WORD("fresh", HDO_RETURN_FRESH), WORDS_END};
 
@@ -196,7 +198,8 @@ static const hdo_option mixing_options[] = {
         "kind graph: the first class sits anywhere, far apart, together, where most edges meet, or node i on vertex i"),
     INT(T, degree, 2, 1e6, NULL, "small-world: neighbours of a node before rewiring, an even number"),
     TEXT(T, edges, NULL, "graph file: edge list, two vertex numbers a line, counted from 0"),
-    CHOICE(T, average, average_words, "equal: both take the mean; noise: weights inverse to the measured class noise"),
+    CHOICE(T, average, average_words,
+           "equal: both take the mean; noise: weights inverse to the class noise; auto: where it has been learnt"),
     END};
 #undef T
 
@@ -271,7 +274,8 @@ static const hdo_option class_options[] = {
     INT(T, rv, 1, 1e9, NULL, "random vectors per estimate: variance falls as 1/rv"),
     NUMBER_OR(T, nu, true, 0, 1e3, nu_words, "step of finite differences; eta/sqrt(d) is the choice of Theorem 1"),
     NUMBER_OR(T, lr, false, 0, 1e6, lr_words,
-              "learning rate eta; balanced: scaled by the estimator's variance; theorem: from the bounds"),
+              "learning rate eta; balanced: scaled by the variance; theorem: from the bounds; auto: measured "
+              "(docs/prediction.md)"),
     INT(T, batch, 1, 1e7, "samples", "minibatch of one estimate"),
     REAL(T, momentum, 0, 0.999999, NULL, "m: weight of the past in the direction of the step"),
     CHOICE(T, momentum_kind, momentum_words, "ema: g = m g + (1-m) G, as in the text; heavy-ball: g = m g + G"),

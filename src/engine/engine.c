@@ -41,8 +41,9 @@ hdo_status hdo__engine_check(hdo_population *p, hdo_error *e) {
             "neither churn, a time model nor eval.weighted");
     }
     for (int k = 0; k < p->n_classes && c->mpi.async; k++) {
-        if (p->classes[k].balanced)
-            return hdo__fail(e, HDO_E_UNSUPPORTED, "mpi.async and lr: balanced do not go together");
+        if (p->classes[k].balanced || p->classes[k].chosen)
+            return hdo__fail(e, HDO_E_UNSUPPORTED,
+                             "mpi.async and measured rates (lr: balanced, auto) do not go together");
     }
     if (text[0] == '\0') return HDO_OK;
     int rank, used = 0;

@@ -45,7 +45,7 @@ hdo_status hdo__metrics_local(hdo_metrics *m, const hdo_models *models, hdo_metr
 void hdo__group_merge(hdo_group *a, double na, const hdo_group *b, double nb);
 
 /* Validation loss of one model that is not in the population. */
-hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, double *loss);
+HDO_LAB hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, double *loss);
 
 /* ---- the metric table: one row per figure; JSON lines, CSV, TensorBoard and docs/metrics.md all read it ---- */
 typedef enum hdo_metric_type { HDO_METRIC_INT, HDO_METRIC_REAL } hdo_metric_type;

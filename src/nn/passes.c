@@ -119,7 +119,13 @@ static double grad_chunk(hdo_pass *p, int lo, int n) {
     hdo__walk_forward(&w);
     int out = net->layer[net->n_layers - 1].out;
     const float *z = w.block + net->grad.off[net->grad.root[out]] * (size_t)n; /* (n, classes) */
-    double sum = hdo__xent_grad(n, net->classes, z, p->s->label + lo, 1.0f / (float)p->s->size, hdo__walk_dlogits(&w));
+    size_t classes = (size_t)net->classes;
+    double sum = 0;
+    if (p->s->pull != NULL) {
+        memcpy(hdo__walk_dlogits(&w), p->s->pull + (size_t)lo * classes, (size_t)n * classes * sizeof(float));
+    } else {
+        sum = hdo__xent_grad(n, net->classes, z, p->s->label + lo, 1.0f / (float)p->s->size, hdo__walk_dlogits(&w));
+    }
     hdo__walk_reverse(&w);
     hdo__arena_rewind(a, mark);
     return sum;

@@ -123,6 +123,41 @@ static hdo_status network_evaluate(const hdo_objective *f, const hdo_batch *b, c
     return HDO_OK;
 }
 
+/* The logits are continuous where the loss has kinks: their differences stay true where differences of gradients are
+ * dominated by the few samples that cross one. */
+static hdo_status network_gauss_newton(const hdo_objective *f, const hdo_batch *b, const float *x, const float *up,
+                                       const float *down, double h, hdo_work *w, float *slope, float *g) {
+    const hdo_net *net = self(f)->net;
+    hdo_samples s;
+    hdo_status st = samples_init(self(f), b, &s);
+    if (st != HDO_OK) return st;
+    size_t C = (size_t)net->classes, cells = (size_t)s.size * C;
+    float *z = slope + cells, *minus = z + cells;
+    hdo__net_logits(net, &s, up, w, slope);
+    hdo__net_logits(net, &s, down, w, minus);
+    hdo__net_logits(net, &s, x, w, z);
+    for (size_t i = 0; i < (size_t)s.size; i++) { /* S t = p (t - <p, t>) */
+        float *t = slope + i * C;
+        const float *zi = z + i * C, *m = minus + i * C;
+        double top = (double)zi[0], sum = 0.0, mean = 0.0;
+        for (size_t c = 1; c < C; c++) top = fmax(top, (double)zi[c]);
+        for (size_t c = 0; c < C; c++) {
+            double p = exp((double)zi[c] - top);
+            sum += p;
+            mean += p * ((double)t[c] - (double)m[c]);
+        }
+        mean /= sum;
+        double scale = 1.0 / (2.0 * h * (double)s.size * sum);
+        for (size_t c = 0; c < C; c++)
+            t[c] = (float)(exp((double)zi[c] - top) * scale * ((double)t[c] - (double)m[c] - mean));
+    }
+    s.pull = slope;
+    double unused;
+    hdo__net_grad(net, &s, x, w, g, &unused, NULL);
+    hdo__ranges_clear(f->idle, 0, f->d, g);
+    return HDO_OK;
+}
+
 static const hdo_objective_ops network_ops = {
     .name = "network",
     .destroy = network_destroy,
@@ -133,6 +168,7 @@ static const hdo_objective_ops network_ops = {
     .jvp = network_jvp,
     .loss_many = network_loss_many,
     .complex_step = network_complex_step,
+    .gauss_newton = network_gauss_newton,
     .evaluate = network_evaluate,
 };
 

@@ -67,6 +67,12 @@ typedef struct hdo_objective_ops {
     /* The batch loss sees a direction through few numbers: see span.h. NULL: it does not. */
     const struct hdo_span_ops *span;
 
+    /* g (d) = (1/size) sum_b J_b' S_b J_b v of the batch: the Gauss-Newton matrix, S the Hessian of the loss in the
+     * logits. J v comes from the logits at up = x + h v and down = x - h v; slope (3, size, classes) is scratch. NULL:
+     * the Hessian serves, the loss is smooth in x. */
+    hdo_status (*gauss_newton)(const hdo_objective *f, const hdo_batch *b, const float *x, const float *up,
+                               const float *down, double h, hdo_work *w, float *slope, float *g);
+
     /* Evaluation of K models, rows of X with leading dimension ld, on one batch: adds the SUM of the losses over the
      * samples to loss_sum[K] and the number of correct answers to correct[K]. Required. Objectives without data add
      * f(x) once (batch->size is 0 then) and leave correct alone. */
@@ -109,7 +115,7 @@ extern const hdo_objective_entry hdo__objectives[]; /* ends with name == NULL */
 HDO_LAB const hdo_objective_entry *hdo__objective_find(const char *name);
 
 /* ---- wrappers: asserts and defaults; only they touch ops ---- */
-unsigned hdo__objective_can(const hdo_objective *f);
+HDO_LAB unsigned hdo__objective_can(const hdo_objective *f);
 void hdo__objective_destroy(hdo_objective *f);              /* NULL is fine */
 HDO_LAB size_t hdo__objective_live(const hdo_objective *f); /* coordinates a loss depends on: d, but for f->idle */
 HDO_LAB hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w,

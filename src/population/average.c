@@ -55,7 +55,7 @@ static hdo_status average_pairs(hdo_population *p, const hdo_plan *plan, bool fa
         p->mine[k] = NULL;
         if (is_far == far) st = t->ops->exchange_wait(t, plan, &p->models, k, &p->mine[k], &p->peer[k], e);
     }
-    pairs_ctx c = {p, plan, p->problem->config->mixing.average.id == HDO_AVERAGE_NOISE};
+    pairs_ctx c = {p, plan, p->problem->config->mixing.average.id != HDO_AVERAGE_EQUAL};
     if (st == HDO_OK) hdo__population_tasks(p, plan->n_pairs, average_pair, &c);
     return st;
 }

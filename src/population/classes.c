@@ -30,6 +30,7 @@ static hdo_status wire_rate(hdo_population *p, hdo_class *c, const hdo_class_con
                                  .steps = p->problem->config->steps};
     c->noise = 1.0;
     c->balanced = cc->lr.id == HDO_LR_BALANCED;
+    c->chosen = cc->lr.id == HDO_LR_AUTO;
     if (cc->lr.id == HDO_LR_THEOREM) return theorem_rate(p, cc->name, &c->schedule.lr, e);
     if (cc->schedule.id == HDO_SCHEDULE_FILE) return hdo__schedule_load(&c->schedule, cc->schedule_file, e);
     return HDO_OK;

@@ -28,6 +28,21 @@ bool hdo__population_wants_noise(const hdo_population *p, int64_t step) {
     return hdo__population_uses_noise(p) && (step == 0 || step == p->problem->config->warmup);
 }
 
+bool hdo__population_has_auto(const hdo_population *p) {
+    bool any = p->problem->config->mixing.average.id == HDO_AVERAGE_AUTO;
+    for (int k = 0; k < p->n_classes; k++) any = any || p->classes[k].chosen;
+    return any;
+}
+
+/* A geometric grid: curvature and noise change by orders of magnitude early, by little late. */
+bool hdo__population_wants_tuning(const hdo_population *p, int64_t step) {
+    int64_t W = p->problem->config->warmup, T = p->problem->config->steps;
+    if (!hdo__population_has_auto(p)) return false;
+    bool now = step == 0 || step == W;
+    for (int k = 1; k <= 4; k++) now = now || (step > W && step == W + (T >> k));
+    return now;
+}
+
 static hdo_status estimate(hdo_population *p, const hdo_class *c, int k, int node, int64_t number, hdo_work *w,
                            float *g) {
     size_t mark = hdo__arena_mark(w->arena);

@@ -28,7 +28,8 @@ typedef struct hdo_class { /* a class of nodes, wired */
     hdo_schedule schedule;
     hdo_update update;
     bool balanced; /* its rate follows from the measured noise */
-    double noise;  /* E|G - E G|^2 of one node, as measured; 1 before */
+    bool chosen;   /* its rate is chosen by hooks.tune */
+    double noise;  /* E|G - E G|^2 of one node, as measured; 1 before. Its inverse is the weight in an average */
 } hdo_class;
 
 #define HDO_NO_ESTIMATE (-1.0) /* hdo_node_result.g2 of a node that has not stepped yet; a square is not negative */
@@ -137,7 +138,7 @@ void hdo__exchange_ready(hdo_population *p, int node, const hdo_work *w);
 hdo_status hdo__population_mix(hdo_population *p, const hdo_plan *plan, hdo_counts *counts, hdo_error *e);
 
 /* mean.c. The mean model into p->mean, and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters; gamma may be NULL. */
-hdo_status hdo__population_mean(hdo_population *p, double *gamma, hdo_error *e);
+HDO_LAB hdo_status hdo__population_mean(hdo_population *p, double *gamma, hdo_error *e);
 /* y_t, if it is kept; before step t = 1, 2, ... */
 hdo_status hdo__population_add_to_y(hdo_population *p, int64_t step, hdo_error *e);
 hdo_status hdo__mean_init(hdo_mean *m, size_t ld);
@@ -147,6 +148,8 @@ void hdo__mean_clear(hdo_mean *m);
 HDO_LAB hdo_status hdo__population_measure_noise(hdo_population *p, int64_t step, hdo_error *e);
 bool hdo__population_uses_noise(const hdo_population *p);                        /* at some step */
 HDO_LAB bool hdo__population_wants_noise(const hdo_population *p, int64_t step); /* before this one */
+bool hdo__population_has_auto(const hdo_population *p);
+bool hdo__population_wants_tuning(const hdo_population *p, int64_t step); /* before this step */
 
 /* simclock.c. Simulated time of the nodes after a step. */
 void hdo__population_advance_clocks(hdo_population *p, const hdo_plan *plan);

@@ -35,7 +35,9 @@ static hdo_status advance(hdo_run *r, hdo_error *e) {
     const hdo_engine_ops *ops = r->engine->ops;
     int64_t before = r->progress.step;
     double t0 = hdo__now_s();
-    hdo_status st = ops->step(r->engine, e);
+    hdo_status st = HDO_OK;
+    if (hdo__population_wants_tuning(&r->population, before)) st = r->hooks.tune(r, e);
+    if (st == HDO_OK) st = ops->step(r->engine, e);
     double spent = hdo__now_s() - t0;
     r->progress.step_s += spent;
     hdo__population_timed(&r->population, spent);

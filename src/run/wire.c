@@ -108,5 +108,11 @@ hdo_status hdo__run_wire(hdo_run *r, hdo_error *e) {
     if (st == HDO_OK) st = r->transport->ops->reserve(r->transport, &r->population.models, e);
     if (st == HDO_OK) st = hdo__population_start(&r->population, e);
     if (st == HDO_OK) st = hdo__engine_check(&r->population, e);
+    if (st == HDO_OK && hdo__population_has_auto(&r->population) && r->hooks.tune == NULL) {
+        st = hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "'auto' rates or weights are chosen while a run goes on, and nobody here can; use hdo run, or set "
+            "hooks.tune to hdo_auto_tune");
+    }
     return st;
 }

@@ -57,12 +57,12 @@ const hdo_mixer_ops *hdo__mixer_find(const char *name);
 
 /* n_first: how many nodes the first class has (nodes 0 .. n_first-1): mixing.placement says where on the graph they
  * sit. */
-hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int n_first,
-                                  int64_t warmup, hdo_error *e);
+HDO_LAB hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int n_first,
+                                          int64_t warmup, hdo_error *e);
 /* The same without a first class; refuses placements that are about it. */
 hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup,
                            hdo_error *e);
-void hdo__mixer_clear(hdo_mixer *m);
+HDO_LAB void hdo__mixer_clear(hdo_mixer *m);
 void hdo__mixer_plan(hdo_mixer *m, int64_t t, hdo_plan *plan); /* valid until the next call */
 
 /* How fast mixing alone brings the nodes together (docs/theory.md 3.3). */

@@ -24,8 +24,8 @@ typedef struct hdo_schedule {
 } hdo_schedule;
 
 /* Reads "step rate" lines ('#' starts a comment). Rates are absolute; steps count from the end of the warm-up. */
-hdo_status hdo__schedule_load(hdo_schedule *s, const char *path, hdo_error *e);
-void hdo__schedule_clear(hdo_schedule *s);
+HDO_LAB hdo_status hdo__schedule_load(hdo_schedule *s, const char *path, hdo_error *e);
+HDO_LAB void hdo__schedule_clear(hdo_schedule *s);
 
 /* Learning rate of step t = 0, 1, ..., W + T - 1. */
 HDO_LAB double hdo__schedule_lr(const hdo_schedule *s, int64_t t);

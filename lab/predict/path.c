@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradient descent at a given pace, with large batches (or the exact gradient where there are no data), and the problem
+ * as it looks on the way: at the start, after the warm-up and at T/16, T/8, ... T. What noise the large batches leave
+ * is known by the same calculus and taken off by the reader.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "lab/predict/predict_internal.h"
+
+enum { HALVINGS = 4, TICK = 16 };
+
+void hdo__path_clear(hdo_path *p) {
+    hdo__free(p->pace);
+    hdo__free(p->scale);
+    hdo__free(p->at);
+    *p = (hdo_path){0};
+}
+
+double hdo__path_hat(const hdo_path *p, int i, int64_t t) {
+    double s = (double)t, mid = (double)p->at[i].step;
+    if (s <= mid) {
+        if (i == 0) return s < mid ? 0.0 : 1.0;
+        double lo = (double)p->at[i - 1].step;
+        return s > lo ? (s - lo) / (mid - lo) : 0.0;
+    }
+    if (i + 1 == p->n) return 0.0;
+    double hi = (double)p->at[i + 1].step;
+    return s < hi ? (hi - s) / (hi - mid) : 0.0;
+}
+
+static int points(int64_t total, int64_t warmup, int64_t *step) {
+    int n = 0;
+    step[n++] = 0;
+    if (warmup > 0 && warmup < total) step[n++] = warmup;
+    for (int k = HALVINGS; k >= 0; k--) {
+        int64_t at = (warmup < total ? warmup + ((total - warmup) >> k) : total >> k);
+        if (at > step[n - 1]) step[n++] = at;
+    }
+    return n;
+}
+
+static void interpolate(hdo_path *p) {
+    for (int i = 0; i + 1 < p->n; i++) {
+        int64_t lo = p->at[i].step, hi = p->at[i + 1].step;
+        double a = log(fmax(p->at[i].trace, 1e-300)), b = log(fmax(p->at[i + 1].trace, 1e-300));
+        for (int64_t t = lo; t <= hi; t++) p->scale[t] = exp(a + (b - a) * (double)(t - lo) / (double)(hi - lo));
+    }
+    if (p->n == 1) p->scale[0] = p->at[0].trace;
+}
+
+/* Samples of step t: a window of an endless shuffled sequence over all training data. */
+static int64_t choose(const hdo_lens *l, int64_t t, int64_t batch, int64_t *idx) {
+    int64_t count = l->run->problem.train->count;
+    if (batch > count) batch = count;
+    for (int64_t i = 0; i < batch; i++) {
+        int64_t at = t * batch + i;
+        hdo_perm q = hdo__perm(
+            hdo__stream((uint64_t)l->run->config.seed, HDO_RNG_PROBLEM, 3, (uint64_t)(at / count), 0), (uint64_t)count);
+        idx[i] = (int64_t)hdo__perm_at(&q, (uint64_t)(at % count));
+    }
+    return batch;
+}
+
+static hdo_status walk(hdo_lens *l, hdo_path *p, int64_t batch, const int64_t *step, int n, double *x, hdo_error *e) {
+    size_t d = l->run->problem.objective->d;
+    double *g = x + d, *m = x + 2 * d, loss;
+    int64_t *idx = hdo__alloc((size_t)(batch + 1) * sizeof *idx);
+    if (idx == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a batch");
+    hdo_status st = HDO_OK;
+    for (int64_t t = 0; t <= p->total && st == HDO_OK; t++) {
+        if (p->n < n && t == step[p->n]) {
+            st = hdo__lens_look(l, x, &p->at[p->n], e);
+            p->at[p->n].step = t;
+            p->n += st == HDO_OK;
+        }
+        if (t == p->total || st != HDO_OK) break;
+        int64_t size = l->run->problem.train != NULL ? choose(l, t, batch, idx) : 0;
+        st = hdo__lens_grad(l, idx, size, x, g, &loss, e);
+        if (st == HDO_OK && !isfinite(loss)) {
+            p->lost = t;
+            break;
+        }
+        for (size_t j = 0; j < d; j++) {
+            m[j] = p->momentum * m[j] + (1.0 - p->momentum) * g[j];
+            x[j] -= p->pace[t] * m[j];
+        }
+        if (st == HDO_OK && t % TICK == 0) st = hdo__study_tick(&l->hooks, "descent", t, p->total, e);
+    }
+    hdo__free(idx);
+    return st;
+}
+
+hdo_status hdo__path_make(hdo_lens *l, const double *pace, int64_t total, int64_t warmup, double momentum,
+                          int64_t batch, hdo_path *out, hdo_error *e) {
+    const hdo_run *r = l->run;
+    size_t d = r->problem.objective->d;
+    int64_t step[HDO_LOCALS_MAX];
+    int n = points(total, warmup, step);
+    *out = (hdo_path){.total = total, .momentum = momentum, .lost = -1};
+    out->batch = r->problem.train != NULL && batch < r->problem.train->count ? (double)batch : 0.0;
+    out->pace = hdo__alloc((size_t)total * sizeof(double));
+    out->scale = hdo__alloc((size_t)(total + 1) * sizeof(double));
+    out->at = hdo__alloc((size_t)n * sizeof(hdo_local));
+    double *x = hdo__alloc(3 * d * sizeof *x);
+    hdo_status st = HDO_OK;
+    if (out->pace == NULL || out->scale == NULL || out->at == NULL || x == NULL) {
+        st = hdo__fail(e, HDO_E_MEMORY, "out of memory for a descent of %lld steps", (long long)total);
+    } else {
+        memcpy(out->pace, pace, (size_t)total * sizeof(double));
+        for (size_t j = 0; j < d; j++) x[j] = (double)r->population.models.X[j];
+        st = walk(l, out, batch, step, n, x, e);
+        if (st == HDO_E_FAILED && out->n > 0 && out->n < n && !isfinite(x[0])) st = HDO_OK;
+    }
+    if (st == HDO_OK) interpolate(out);
+    if (st != HDO_OK) hdo__path_clear(out);
+    hdo__free(x);
+    return st;
+}

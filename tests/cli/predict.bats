@@ -1,0 +1,48 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Spectra, predictions, and rates that a run chooses for itself.
+load helper
+
+quad="--set model=quadratic --set data=none --set model.dim=60 --set model.convexity=0.001 --set model.start=0.3"
+sha() { jq -r .params_sha256 "$1/summary.json"; }
+
+@test "spectrum knows the trace of a quadratic" {
+    "$HDO" spectrum demo $quad --set model.convexity=1 --json -q > s.json
+    jq -e '.trace > 59.9 and .trace < 60.1' s.json
+    jq -e '.l_max > 0.999 and .l_max < 1.001' s.json
+    jq -e '.horizon.effective_dim | length > 10' s.json
+    run "$HDO" spectrum
+    [ "$status" -eq 2 ]
+}
+
+@test "predict gives what scripts rely on, for several populations" {
+    "$HDO" predict demo $quad --set steps=100 --population 4fo --population 4fo+8zo --json -q > p.json
+    jq -e '.predictions | length == 2' p.json
+    jq -e '.predictions[1].population == "4fo+8zo"' p.json
+    jq -e '.predictions[1] | (.val_loss_mu - .val_loss_free - .noise_mu | fabs) < 1e-9' p.json
+    jq -e '.predictions[1] | (.val_loss_mean - .val_loss_mu - .spread | fabs) < 1e-9' p.json
+    jq -e '.predictions[1].classes.zo | .noise_ratio > 1 and .lr_max > 0 and .effective_dim > 0' p.json
+    run grep -i nan p.json
+    [ "$status" -ne 0 ]
+    run "$HDO" predict demo $quad --seeds 3
+    [ "$status" -eq 2 ]
+}
+
+@test "auto: same bits on any number of threads and after a resume" {
+    all="$small --set steps=40 --set population.fo.lr=auto --set population.zo.lr=auto --set mixing.average=auto"
+    "$HDO" run demo $all --threads 1 -o one
+    "$HDO" run demo $all --threads 2 -o two
+    [ "$(sha one)" = "$(sha two)" ]
+    "$HDO" run demo $all --set checkpoint.every=13 --set checkpoint.keep=9 -o parts
+    rm -f parts/checkpoints/step-000000026.* parts/checkpoints/step-000000039.* parts/checkpoints/step-000000040.*
+    rm -f parts/summary.json
+    "$HDO" run --resume parts -q
+    [ "$(sha one)" = "$(sha parts)" ]
+    grep -q "auto: 'zo' has lr" one/log.txt
+}
+
+@test "auto is refused where nobody can choose" {
+    run "$HDO" theory demo --set population.zo.lr=auto
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"auto"* ]]
+}
