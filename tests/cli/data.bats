@@ -10,11 +10,13 @@ setup() {
     : "${HDO:=$ROOT/build/hdo}"
     export HDO_LIBEXEC_DIR="${HDO_LIBEXEC_DIR:-$ROOT/tools}"
     T=$(mktemp -d)
+    cd "$T" || exit 1
     export HDO_DATA_DIR="$T/data"
     export NO_COLOR=1
 }
 
 teardown() {
+    cd /
     rm -rf "$T"
 }
 
