@@ -73,7 +73,7 @@ static void counts_to_reals(const hdo_counts *counts, double real[HDO_COUNTS]) {
 }
 
 static void counts_from_reals(hdo_counts *counts, const double real[HDO_COUNTS]) {
-    int64_t whole[HDO_COUNTS];
+    int64_t whole[HDO_COUNTS] = {0};
     for (int k = 0; k < HDO_COUNTS; k++) whole[k] = (int64_t)real[k];
     memcpy(counts, whole, sizeof whole);
 }

@@ -62,7 +62,7 @@ void HDO_ISA_FN(hdo__sparse_logits)(const hdo_sparse *s, int K, int C_, const fl
     for (size_t j = 0; j < N; j += PANEL) {
         size_t n = N - j < PANEL ? N - j : PANEL, nv = n <= VL ? 1 : n <= 2 * VL ? 2 : n <= PANEL / 2 ? PV / 2 : PV;
         const float *from[HDO_SPARSE_PANEL];
-        float bias[HDO_SPARSE_PANEL], base[HDO_SPARSE_PANEL] = {0};
+        float bias[HDO_SPARSE_PANEL] = {0}, base[HDO_SPARSE_PANEL] = {0};
         for (size_t k = 0; k < n; k++) {
             size_t c = (j + k) / models;
             const float *x = X + (j + k) % models * ld;
