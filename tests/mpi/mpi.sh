@@ -65,7 +65,7 @@ equal "graph" "1 2 3 4 7" --set mixing.kind=graph --set mixing.graph=ring
 equal "momentum, balanced rates, churn, trace" "3" --set population.fo.momentum=0.5 --set population.zo.lr=balanced \
     --set churn.leave=0.1 --set churn.loss=0.1 --set churn.straggle=0.1 --set churn.model=fresh --set eval.trace=true
 equal "allreduce with the weighted average" "3" --set mixing.kind=allreduce --set eval.weighted=0.01
-# plain kernels: BLAS gives figures (never parameters) other last bits when fewer models are evaluated at once
+# plain kernels: figures (never parameters) may have other last bits when fewer models are evaluated at once
 only="--set mpi.chunk=4096"
 equal "small chunks" "2" --set data.features=300 --set kernels=ref
 only=
