@@ -91,7 +91,6 @@ typedef struct hdo_samples {
     bool train; /* batch statistics and dropout, or running statistics and none */
     const float
         *pull; /* (size, classes): hdo__net_grad pulls this back instead of the loss's slope; NULL: the loss's */
-    const float *pull; /* (size, classes): hdo__net_grad pulls this back instead of the loss's slope; NULL: the loss's */
 } hdo_samples;
 
 /* One walk over samples lo .. lo + B - 1. */
