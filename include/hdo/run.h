@@ -72,7 +72,7 @@ typedef struct hdo_hooks {
     /* Inside long steps, from any thread: true gives up the step and stops the run before it. May be NULL. */
     bool (*hurry)(void *ctx);
     /* Sets rates and weights of `auto` classes, on every rank alike: hdo_auto_tune of <hdo/lab/predict.h>. Called at
-     * the start, after the warm-up and at T/16, T/8, T/4, T/2. NULL: configurations with `auto` are refused. */
+     * the start, after the warm-up and in steps 4, 8, 16, ... NULL: configurations with `auto` are refused. */
     hdo_status (*tune)(hdo_run *r, hdo_error *e);
 } hdo_hooks;
 

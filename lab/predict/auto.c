@@ -9,8 +9,10 @@
 
 #include "lab/predict/predict_internal.h"
 
-static const double SAFE = 0.5;  /* of the largest stable rate of a class */
-static const double START = 0.5; /* pace times l_max, if no class says how fast */
+static const double SAFE_KINKS = 0.4; /* the limit of zeroth-order classes is 2 to 3 times too large with kinks */
+static const double SAFE = 0.5;       /* of the largest stable rate of a class */
+static const double START = 0.5;      /* pace times l_max, if no class says how fast */
+static const double MOST = 2.0;       /* times the pace: a few nodes do not run for all */
 enum { SAMPLES_AUTO = 256, PRODUCTS_AUTO = 10 };
 
 /* The rate of the first class that has a number; otherwise what the curvature allows, and later what was chosen. */
@@ -25,8 +27,7 @@ static double wanted_pace(const hdo_run *r, const hdo_crowd *w, double l_max) {
         sum += n * r->population.classes[k].schedule.lr * w->cls[k].gain;
         W += n;
     }
-    bool first = r->progress.step <= r->config.warmup;
-    return first ? START / l_max : fmin(sum / W, 2.0 * START / l_max);
+    return r->progress.step == 0 ? START / l_max : fmin(sum / W, START / l_max); /* kept, unless curvature grew */
 }
 
 /* Rates of the chosen classes, sum n_k e_k = n pace, as near to inverse noise as limits allow. */
@@ -42,8 +43,9 @@ static void set_rates(hdo_run *r, const hdo_crowd *w, const double *a, const dou
         for (int k = 0; k < w->n_classes; k++) {
             if (held[k] || !r->population.classes[k].chosen || w->cls[k].count == 0) continue;
             double e = fmax(0.0, left) / sum / a[k] / w->cls[k].gain;
-            held[k] = e > SAFE * limit[k];
-            r->population.classes[k].schedule.lr = fmin(e, SAFE * limit[k]);
+            double most = fmin(SAFE * limit[k], MOST * pace / w->cls[k].gain);
+            held[k] = e > most;
+            r->population.classes[k].schedule.lr = fmin(e, most);
         }
     }
 }
@@ -76,6 +78,7 @@ static hdo_status apply(hdo_run *r, hdo_crowd *w, const hdo_local *p, hdo_error 
     for (int k = 0; k < w->n_classes; k++) {
         a[k] = hdo__crowd_noise(&w->cls[k], k, p, hdo__learnt, &h);
         limit[k] = hdo__crowd_limit(w, k, k, p);
+        if (w->cls[k].zeroth && r->problem.objective->kink != NULL) limit[k] *= SAFE_KINKS;
         all = all && (r->population.classes[k].chosen || w->cls[k].count == 0);
         if (w->cls[k].count > 0 && !(isfinite(a[k]) && a[k] > 0.0))
             return hdo__fail(e, HDO_E_UNSUPPORTED,

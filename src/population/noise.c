@@ -36,11 +36,9 @@ bool hdo__population_has_auto(const hdo_population *p) {
 
 /* A geometric grid: curvature and noise change by orders of magnitude early, by little late. */
 bool hdo__population_wants_tuning(const hdo_population *p, int64_t step) {
-    int64_t W = p->problem->config->warmup, T = p->problem->config->steps;
     if (!hdo__population_has_auto(p)) return false;
-    bool now = step == 0 || step == W;
-    for (int k = 1; k <= 4; k++) now = now || (step > W && step == W + (T >> k));
-    return now;
+    bool power_of_two = step >= 4 && (step & (step - 1)) == 0;
+    return step == 0 || step == p->problem->config->warmup || power_of_two;
 }
 
 static hdo_status estimate(hdo_population *p, const hdo_class *c, int k, int node, int64_t number, hdo_work *w,
