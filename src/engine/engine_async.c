@@ -78,7 +78,16 @@ static void counts_from_reals(hdo_counts *counts, const double real[HDO_COUNTS])
     memcpy(counts, whole, sizeof whole);
 }
 
-/* The end of an asynchronous run: everybody waits for everybody, once; counts become those of all ranks. */
+static void farthest(void *ctx, void *v, size_t first, size_t count) {
+    const int64_t *own = ctx;
+    int64_t *step = v;
+    (void)first;
+    (void)count;
+    if (*own > *step) *step = *own;
+}
+
+/* The end of an asynchronous run: everybody waits for everybody, once; counts become those of all ranks, and the run is
+ * as far as its farthest rank: all of them write one checkpoint. */
 static hdo_status end_async(async_engine *g, hdo_error *e) {
     hdo_progress *now = g->base.progress;
     const hdo_population *p = g->base.population;
@@ -87,7 +96,12 @@ static hdo_status end_async(async_engine *g, hdo_error *e) {
     g->stats.step_s_min = now->step_s / (double)(now->step > 0 ? now->step : 1);
     g->stats.loss_sum = now->train_loss * (double)p->n_own;
     g->stats.mg_sum = now->mg * (double)p->n_own;
+    int64_t own = now->step;
     hdo_status st = hdo__async_finish(g->talk, &say, &g->stats, e);
+    if (st == HDO_OK) {
+        now->step = 0;
+        st = g->base.transport->ops->relay(g->base.transport, &now->step, sizeof now->step, 1, farthest, &own, e);
+    }
     if (st != HDO_OK) return st;
     now->train_loss = g->stats.loss_sum / (double)p->n;
     now->mg = g->stats.mg_sum / (double)p->n;
