@@ -8,11 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "transport/mpi/tp_mpi.h"
 
-enum { EXIT_ENGINE = 5 };
+enum { EXIT_ENGINE = 5, HEARD_MS = 250 };
 #define ABORT_S 1.0       /* for MPI_Abort, which may have lost its way to mpirun */
 #define START_APART_S 0.5 /* ranks give up their start one after the other: one message, as a rule */
 
@@ -21,6 +22,9 @@ static double g_deadline_s;
 
 /* Our own sentence has said why; MPICH would add an "Abort(5)" to it. */
 static void abandon(void) {
+    fflush(NULL);
+    /* mpirun hands the sentence on by itself, and an abort may overtake it. */
+    nanosleep(&(struct timespec){.tv_nsec = HEARD_MS * 1000000L}, NULL);
     int null = open("/dev/null", O_WRONLY);
     if (null >= 0) dup2(null, STDERR_FILENO);
     mpi_guard(ABORT_S, ABORT_S, "MPI_Abort did not return");
