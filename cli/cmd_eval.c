@@ -19,7 +19,7 @@ static const cli_option options[] = {
     {"data", 0, CLI_TEXT, "D", "mnist, cifar10, brackets, synthetic, or your own data (with --set data.path=...)",
      .target = AT(data), .words = "mnist|cifar10|brackets|synthetic"},
     {"split", 0, CLI_CHOICE, "val|train", "which samples (default: val)", .target = AT(split), .words = "val|train"},
-    {"limit", 0, CLI_INT, "N", "only the first N of them", .target = AT(how.limit), .lo = 1, .hi = INFINITY,
+    {"limit", 0, CLI_INT, "N", "only the first N of them", .target = AT(how.limit), .lo = 1, .hi = HUGE_VAL,
      .takes = "a positive number"},
     {"node", 0, CLI_INT, "K|mean", "of a run: node K, from 0, or the mean model (default)", .target = AT(how.node),
      .lo = 0, .hi = INT32_MAX, .words = "mean", .takes = "a number from 0, or mean"},

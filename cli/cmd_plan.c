@@ -19,17 +19,17 @@ static const cli_option options[] = {
     {"rv", 0, CLI_INT32, "N", "most random vectors of one estimate (default 256)", .target = AT(rv_max), .lo = 1,
      .hi = 1 << 20},
     {"fo-speed", 0, CLI_REAL, "X", "gradients a second of a first-order node (default 1)", .target = AT(fo_speed),
-     .lo = CLI_POSITIVE, .hi = INFINITY},
+     .lo = CLI_POSITIVE, .hi = HUGE_VAL},
     {"zo-speed", 0, CLI_REAL, "X",
      "forward passes a second of a zeroth-order node (default 3: a third of a gradient each)", .target = AT(zo_speed),
-     .lo = CLI_POSITIVE, .hi = INFINITY},
+     .lo = CLI_POSITIVE, .hi = HUGE_VAL},
     {"memory", 0, CLI_REAL, "MB", "memory of a zeroth-order node (default: enough)", .target = AT(memory), .lo = 0,
-     .hi = INFINITY},
+     .hi = HUGE_VAL},
     {"bandwidth", 0, CLI_REAL, "MB/S", "of a link (default: infinite)", .target = AT(bandwidth), .lo = 0,
-     .hi = INFINITY},
-    {"latency", 0, CLI_REAL, "S", "seconds of an exchange (default 0)", .target = AT(latency), .lo = 0, .hi = INFINITY},
+     .hi = HUGE_VAL},
+    {"latency", 0, CLI_REAL, "S", "seconds of an exchange (default 0)", .target = AT(latency), .lo = 0, .hi = HUGE_VAL},
     {"time", 0, CLI_DURATION, "S", "time to spend (default: what the first-order nodes need for the configured steps)",
-     .target = AT(time), .lo = 0, .hi = INFINITY},
+     .target = AT(time), .lo = 0, .hi = HUGE_VAL},
     {"seeds", 0, CLI_INT32, "N", "seeds of the simulation (default 10, 0: no simulation)", .target = AT(sim_seeds),
      .lo = 0, .hi = 10000},
     {"sim-steps", 0, CLI_INT, "N", "length of the simulation (default 2000)", .target = AT(sim_steps), .lo = 1,
@@ -125,7 +125,7 @@ static void print_bounds(const hdo_fleet_plan *p, bool decides) {
     printf("Rule of thumb: with equal steps and equal round times a zeroth-order node pays while its noise is below\n"
            "2 + n0/n1 times that of a first-order node; forward mode: from rv = %.0f on. A round is as slow as its\n"
            "slowest node.\n",
-           isfinite(p->rv_needed) ? ceil(p->rv_needed) : (double)INFINITY);
+           isfinite(p->rv_needed) ? ceil(p->rv_needed) : (double)HUGE_VAL);
     if (p->quality == HDO_MEASURED) printf("Constants were measured at a few points: take the bounds as estimates.\n");
 }
 

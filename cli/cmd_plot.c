@@ -22,7 +22,7 @@ static const cli_option options[] = {
     {"log", 0, CLI_FLAG, NULL, "logarithmic y axis", .target = AT(log_y)},
     {"log-x", 0, CLI_FLAG, NULL, "logarithmic x axis", .target = AT(log_x)},
     {"y-max", 0, CLI_REAL, "V", "cut the y axis at V (default: where all curves start, if one of them explodes)",
-     .target = AT(y_max), .lo = CLI_POSITIVE, .hi = INFINITY, .takes = "a positive number"},
+     .target = AT(y_max), .lo = CLI_POSITIVE, .hi = HUGE_VAL, .takes = "a positive number"},
     {"title", 0, CLI_TEXT, "TEXT", "above the figure", .target = AT(title)},
     {"text", 0, CLI_FLAG, NULL, "draw it in the terminal as well", .target = AT(text)},
     {.name = NULL},

@@ -23,7 +23,7 @@ static const cli_option options[] = {
     {"max-steps", 0, CLI_KEY, "N", "same as --set steps=N", .target = AT(common.set), .key = "steps"},
     {"max-time", 0, CLI_DURATION, "S",
      "stop after S seconds (or 15m, 2h), with a checkpoint; of this session only, not stored", .target = AT(max_time_s),
-     .lo = CLI_POSITIVE, .hi = INFINITY, .takes = "a number of seconds, or 15m, 2h"},
+     .lo = CLI_POSITIVE, .hi = HUGE_VAL, .takes = "a number of seconds, or 15m, 2h"},
     {"eval-every", 0, CLI_KEY, "N", "same as --set eval.every=N", .target = AT(common.set), .key = "eval.every"},
     {"resume", 0, CLI_TEXT, "DIR",
      "continue the run stored in DIR from its newest whole checkpoint, or all runs of --seeds in it; with --set: "

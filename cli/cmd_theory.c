@@ -19,7 +19,7 @@ typedef struct theory_options {
 } theory_options;
 
 #define AT(member) offsetof(theory_options, member)
-#define CONSTANT(k) .target = AT(value[k]), .lo = 0, .hi = INFINITY, .takes = "a number, 0 or more"
+#define CONSTANT(k) .target = AT(value[k]), .lo = 0, .hi = HUGE_VAL, .takes = "a number, 0 or more"
 static const cli_option options[] = {
     {"measure", 0, CLI_FLAG, NULL, "measure the constants of the problem first (quadratics: known exactly without it)",
      .target = AT(measure)},

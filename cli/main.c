@@ -8,7 +8,7 @@
 
 int main(int argc, char **argv) {
     setvbuf(stderr, NULL, _IOLBF, 0); /* a sentence goes out whole: a job that ends at once must not cut it */
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write, handled in cli_finish */
+    signal(SIGPIPE, SIG_IGN);         /* a closed pipe becomes an error of write, handled in cli_finish */
     if (argc < 2) {
         dup2(STDERR_FILENO, STDOUT_FILENO); /* not what was asked for */
         cli_help_all();

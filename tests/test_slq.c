@@ -83,10 +83,10 @@ static void nothing_has_no_spectrum(void **state) {
     v[3] = 1.0; /* and an operator that is zero has one eigenvalue */
     assert_int_equal(hdo__slq(diagonal, h, D, v, 30, &q, NULL), HDO_OK);
     assert_int_equal(q.n, 1);
-    v[3] = NAN;
+    v[3] = (double)NAN;
     assert_int_equal(hdo__slq(diagonal, h, D, v, 30, &q, NULL), HDO_E_FAILED);
     v[3] = 1.0;
-    h[3] = NAN;
+    h[3] = (double)NAN;
     assert_int_equal(hdo__slq(diagonal, h, D, v, 30, &q, NULL), HDO_E_FAILED);
 }
 

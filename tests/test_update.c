@@ -168,7 +168,7 @@ static void test_update_moves(void **state) {
     static const hdo_range some[] = {{3, 40}, {41, 90}};
     static const hdo_range wide[] = {{100, 3000}, {20000, 65541}};
     static const hdo_ranges none = {0}, few = {some, 2}, many = {wide, 2};
-    static const move moves[] = {
+    const move moves[] = {
         {1, 1, HDO_MOMENTUM_EMA, 0.0, 0.0, none},
         {101, 1, HDO_MOMENTUM_EMA, 0.5, 0.0, few},
         {101, 2, HDO_MOMENTUM_HEAVY_BALL, 0.9, 0.01, few},

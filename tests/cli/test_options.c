@@ -286,7 +286,7 @@ static void durations(void **state) {
         double s;
     } good[] = {{"90", 90}, {"1.5", 1.5}, {"90s", 90}, {"15m", 900}, {"2h", 7200}};
     static const char *const bad[] = {"", "m", "2d", "2hh", "1e999", "nan", "-1", "2 h"};
-    static const cli_option row = {"t", 0, CLI_DURATION, "S", "seconds", .target = 0, .lo = 0, .hi = INFINITY};
+    static const cli_option row = {"t", 0, CLI_DURATION, "S", "seconds", .target = 0, .lo = 0, .hi = HUGE_VAL};
     for (size_t k = 0; k < sizeof good / sizeof good[0]; k++) {
         double v = -1.0;
         assert_int_equal(cli_take(&cmd_run, &row, good[k].text, &v), 0);
