@@ -155,6 +155,7 @@ static void show(state *s, bool force) {
 
 static void clear_line(state *s) {
     if (s->live) fprintf(stderr, "\r\033[K");
+    fflush(stderr);
     s->live = false;
 }
 

@@ -142,5 +142,6 @@ void cli_progress_step(cli_progress *p, int64_t step, const hdo_row *row) {
 
 void cli_progress_end(cli_progress *p) {
     if (p->live) fprintf(stderr, "\r\033[K");
+    fflush(stderr);
     p->live = false;
 }
