@@ -17,7 +17,7 @@
 
 /* What `print` writes to stdout; the caller frees it. */
 /* What a command line sets lives as long as its process (cli/values.c): no leak in the program, many in this one. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
     return "detect_leaks=0";
 }
