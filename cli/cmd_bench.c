@@ -66,15 +66,10 @@ static void put_json(hdo_json *j, const hdo_bench_row *r) {
     hdo__json_object(j, NULL);
     hdo__json_text(j, "name", r->name);
     hdo__json_text(j, "shape", r->shape);
-    hdo__json_int(j, "threads", r->threads);
-    hdo__json_int(j, "ranks", r->ranks);
-    hdo__json_int(j, "n", r->s.n);
-    hdo__json_int(j, "calls", r->calls);
-    const double v[] = {r->s.median, r->s.p10,    r->s.p90,       r->s.min, r->cpu_s,
-                        r->rate,     r->fraction, r->allocations, r->busy};
-    static const char *const key[] = {"median_s", "p10_s",    "p90_s",       "min_s", "cpu_s",
-                                      "rate",     "fraction", "allocations", "busy"};
-    for (size_t k = 0; k < sizeof v / sizeof v[0]; k++) hdo__json_real(j, key[k], v[k]);
+    HDO_JSON_INTS(j, {"threads", r->threads}, {"ranks", r->ranks}, {"n", r->s.n}, {"calls", r->calls});
+    HDO_JSON_REALS(j, {"median_s", r->s.median}, {"p10_s", r->s.p10}, {"p90_s", r->s.p90}, {"min_s", r->s.min},
+                   {"cpu_s", r->cpu_s}, {"rate", r->rate}, {"fraction", r->fraction}, {"allocations", r->allocations},
+                   {"busy", r->busy});
     hdo__json_text(j, "unit", r->unit);
     hdo__json_text(j, "limit", r->limit);
     hdo__json_int(j, "peak_bytes", (int64_t)r->peak_bytes);

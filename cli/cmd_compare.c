@@ -25,23 +25,15 @@ static const cli_option options[] = {
 
 static int print_json(const hdo_difference *d, const char *metric, const char *axis, double x) {
     hdo_json j;
-    hdo__json_init(&j, false);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, false, 1);
     hdo__json_text(&j, "metric", metric);
     hdo__json_text(&j, "axis", axis);
     hdo__json_real(&j, "at", x);
-    hdo__json_int(&j, "n_a", d->n_a);
-    hdo__json_int(&j, "n_b", d->n_b);
+    HDO_JSON_INTS(&j, {"n_a", d->n_a}, {"n_b", d->n_b});
     hdo__json_bool(&j, "paired", d->paired);
-    hdo__json_real(&j, "a", d->a);
-    hdo__json_real(&j, "a_se", d->n_a > 1 ? d->a_se : (double)NAN);
-    hdo__json_real(&j, "b", d->b);
-    hdo__json_real(&j, "b_se", d->n_b > 1 ? d->b_se : (double)NAN);
-    hdo__json_real(&j, "diff", d->diff);
-    hdo__json_real(&j, "low", d->low);
-    hdo__json_real(&j, "high", d->high);
-    hdo__json_real(&j, "p", d->p);
+    HDO_JSON_REALS(&j, {"a", d->a}, {"a_se", d->n_a > 1 ? d->a_se : (double)NAN}, {"b", d->b},
+                   {"b_se", d->n_b > 1 ? d->b_se : (double)NAN}, {"diff", d->diff}, {"low", d->low}, {"high", d->high},
+                   {"p", d->p});
     hdo__json_end(&j, '}');
     return cli_json(&j);
 }

@@ -62,9 +62,7 @@ static int do_list(const args *a) {
     if (hdo_data_dir(dir, sizeof dir, &e) != HDO_OK) return cli_fail(&e);
     cli_style s = cli_style_for(stdout);
     hdo_json j;
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, true, 1);
     hdo__json_text(&j, "dir", dir);
     hdo__json_array(&j, "data");
     for (int i = 0; i < hdo_data_count(); i++) {
@@ -118,9 +116,7 @@ static int do_import(const args *a) {
 static int do_verify(const args *a) {
     int code = 0, seen = 0;
     hdo_json j;
-    hdo__json_init(&j, false);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, false, 1);
     hdo__json_array(&j, "verified");
     const int n = a->n_names > 0 ? a->n_names : hdo_data_count();
     for (int i = 0; i < n; i++) {

@@ -30,9 +30,7 @@ static const cli_option options[] = {
 
 static int print_json(const hdo_evaluation *v, const hdo_config *c, const char *source, const char *split) {
     hdo_json j;
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, true, 1);
     hdo__json_text(&j, "source", source);
     hdo__json_text(&j, "kind", v->kind);
     hdo__json_text(&j, "model", c->model.name);

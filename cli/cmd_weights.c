@@ -32,9 +32,7 @@ static const cli_verb verbs[] = {
 static int info_json(const hdo_tensors *t) {
     hdo_json j;
     uint64_t total = 0;
-    hdo__json_init(&j, false);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, false, 1);
     hdo__json_array(&j, "tensors");
     for (int i = 0; i < hdo_tensors_count(t); i++) {
         const hdo_tensor_info *r = hdo_tensors_at(t, i);

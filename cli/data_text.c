@@ -31,9 +31,7 @@ void data_print_stats(const hdo_data_stats *t, const char *name, const char *whi
 
 int data_json_stats(const hdo_data_stats *t, const char *name, const char *which) {
     hdo_json j;
-    hdo__json_init(&j, false);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, false, 1);
     hdo__json_text(&j, "name", name);
     hdo__json_text(&j, "part", which);
     hdo__json_int(&j, "count", t->count);

@@ -42,18 +42,12 @@ void run_print_result(const hdo_config *c, const hdo_run *r, hdo_stop why, const
 
 void run_print_plan_json(const hdo_config *c, const hdo_run_info *i) {
     hdo_json j;
-    hdo__json_init(&j, false);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, false, 1);
     hdo__json_bool(&j, "dry_run", true);
     hdo__json_text(&j, "model", c->model.name);
-    hdo__json_int(&j, "d", (int64_t)i->d);
-    hdo__json_int(&j, "n", i->n);
-    hdo__json_int(&j, "total_steps", i->total_steps);
-    hdo__json_int(&j, "threads", i->threads);
-    hdo__json_int(&j, "state_bytes", (int64_t)i->state_bytes);
-    hdo__json_int(&j, "scratch_bytes", (int64_t)i->scratch_bytes);
-    hdo__json_int(&j, "bytes_per_step", i->bytes_per_step);
+    HDO_JSON_INTS(&j, {"d", (int64_t)i->d}, {"n", i->n}, {"total_steps", i->total_steps}, {"threads", i->threads},
+                  {"state_bytes", (int64_t)i->state_bytes}, {"scratch_bytes", (int64_t)i->scratch_bytes},
+                  {"bytes_per_step", i->bytes_per_step});
     hdo__json_end(&j, '}');
     cli_json(&j);
 }
@@ -87,19 +81,13 @@ void run_collect(run_group *g, const hdo_row *row, int code) {
 
 static void print_seeds_json(const run_group *g, const char *dir) {
     hdo_json j;
-    hdo__json_init(&j, false);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
-    hdo__json_int(&j, "seeds", g->seeds);
-    hdo__json_int(&j, "diverged", g->diverged);
+    hdo__json_begin(&j, false, 1);
+    HDO_JSON_INTS(&j, {"seeds", g->seeds}, {"diverged", g->diverged});
     hdo__json_text(&j, "dir", dir);
-    hdo__json_real(&j, "val_loss_mean", mean(&g->loss));
-    hdo__json_real(&j, "val_loss_se", standard_error(&g->loss));
-    hdo__json_real(&j, "val_loss_mu", mean(&g->mu));
-    hdo__json_real(&j, "val_loss_mu_se", standard_error(&g->mu));
+    HDO_JSON_REALS(&j, {"val_loss_mean", mean(&g->loss)}, {"val_loss_se", standard_error(&g->loss)},
+                   {"val_loss_mu", mean(&g->mu)}, {"val_loss_mu_se", standard_error(&g->mu)});
     if (isfinite(mean(&g->acc))) {
-        hdo__json_real(&j, "val_acc_mean", mean(&g->acc));
-        hdo__json_real(&j, "val_acc_se", standard_error(&g->acc));
+        HDO_JSON_REALS(&j, {"val_acc_mean", mean(&g->acc)}, {"val_acc_se", standard_error(&g->acc)});
     }
     hdo__json_end(&j, '}');
     cli_json(&j);

@@ -11,32 +11,21 @@ static void put_agreement(hdo_json *j, const hdo_check_agreement *a) {
     hdo__json_object(j, "agreement");
     hdo__json_bool(j, "ok", a->ok);
     hdo__json_text(j, "reference", a->reference);
-    hdo__json_int(j, "directions", a->directions);
-    hdo__json_int(j, "batch", a->batch);
-    hdo__json_real(j, "loss", a->loss);
-    hdo__json_real(j, "grad_norm", a->grad_norm);
-    hdo__json_real(j, "jvp_error", a->jvp_error);
-    hdo__json_real(j, "central_error", a->central_error);
-    hdo__json_real(j, "complex_error", a->complex_error);
+    HDO_JSON_INTS(j, {"directions", a->directions}, {"batch", a->batch});
+    HDO_JSON_REALS(j, {"loss", a->loss}, {"grad_norm", a->grad_norm}, {"jvp_error", a->jvp_error},
+                   {"central_error", a->central_error}, {"complex_error", a->complex_error});
     hdo__json_end(j, '}');
 }
 
 static void put_sweep(hdo_json *j, const hdo_check_sweep *w) {
     hdo__json_object(j, "nu_sweep");
-    hdo__json_real(j, "df", w->df);
-    hdo__json_real(j, "nu_one_sided", w->nu_one);
-    hdo__json_real(j, "nu_one_sided_low", w->lo_one);
-    hdo__json_real(j, "nu_one_sided_high", w->hi_one);
-    hdo__json_real(j, "nu_central", w->nu_central);
-    hdo__json_real(j, "nu_central_low", w->lo_central);
-    hdo__json_real(j, "nu_central_high", w->hi_central);
-    hdo__json_real(j, "nu_theory", w->nu_theory);
+    HDO_JSON_REALS(j, {"df", w->df}, {"nu_one_sided", w->nu_one}, {"nu_one_sided_low", w->lo_one},
+                   {"nu_one_sided_high", w->hi_one}, {"nu_central", w->nu_central}, {"nu_central_low", w->lo_central},
+                   {"nu_central_high", w->hi_central}, {"nu_theory", w->nu_theory});
     hdo__json_array(j, "points");
     for (int i = 0; i < w->n; i++) {
         hdo__json_object(j, NULL);
-        hdo__json_real(j, "nu", w->nu[i]);
-        hdo__json_real(j, "one_sided", w->one_sided[i]);
-        hdo__json_real(j, "central", w->central[i]);
+        HDO_JSON_REALS(j, {"nu", w->nu[i]}, {"one_sided", w->one_sided[i]}, {"central", w->central[i]});
         hdo__json_end(j, '}');
     }
     hdo__json_end(j, ']');
@@ -47,39 +36,17 @@ static void put_class(hdo_json *j, const hdo_check_class *c) {
     hdo__json_object(j, NULL);
     hdo__json_text(j, "name", c->name);
     hdo__json_text(j, "estimator", c->estimator);
-    hdo__json_int(j, "count", c->count);
-    hdo__json_int(j, "rv", c->rv);
-    hdo__json_int(j, "batch", c->batch);
+    HDO_JSON_INTS(j, {"count", c->count}, {"rv", c->rv}, {"batch", c->batch});
     hdo__json_text(j, "directions", c->per_tensor ? "per-tensor" : "whole");
-    const struct {
-        const char *key;
-        double value;
-    } reals[] = {{"nu", c->nu},
-                 {"lr", c->lr},
-                 {"loss", c->loss},
-                 {"grad_norm", c->grad_norm},
-                 {"cosine", c->cosine},
-                 {"cosine_theory", c->cosine_theory},
-                 {"variance", c->variance},
-                 {"variance_se", c->variance_se},
-                 {"variance_theory", c->variance_theory},
-                 {"bias", c->bias},
-                 {"bias_se", c->bias_se},
-                 {"bias_bound", c->bias_bound},
-                 {"slope_error", c->slope_error},
-                 {"data_noise", c->data_noise},
-                 {"lr_best", c->lr_best},
-                 {"lr_max", c->lr_max},
-                 {"rv_useful", c->rv_useful},
-                 {"rv_data", c->rv_data},
-                 {"time_s", c->time_s}};
-    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) hdo__json_real(j, reals[i].key, reals[i].value);
-    hdo__json_int(j, "samples", c->samples);
-    hdo__json_int(j, "least_shard", c->least_shard);
-    hdo__json_int(j, "memory_bytes", (int64_t)c->memory_bytes);
-    hdo__json_int(j, "forward", c->forward);
-    hdo__json_int(j, "backward", c->backward);
-    hdo__json_int(j, "jvp", c->jvp);
+    HDO_JSON_REALS(j, {"nu", c->nu}, {"lr", c->lr}, {"loss", c->loss}, {"grad_norm", c->grad_norm},
+                   {"cosine", c->cosine}, {"cosine_theory", c->cosine_theory}, {"variance", c->variance},
+                   {"variance_se", c->variance_se}, {"variance_theory", c->variance_theory}, {"bias", c->bias},
+                   {"bias_se", c->bias_se}, {"bias_bound", c->bias_bound}, {"slope_error", c->slope_error},
+                   {"data_noise", c->data_noise}, {"lr_best", c->lr_best}, {"lr_max", c->lr_max},
+                   {"rv_useful", c->rv_useful}, {"rv_data", c->rv_data}, {"time_s", c->time_s});
+    HDO_JSON_INTS(j, {"samples", c->samples}, {"least_shard", c->least_shard},
+                  {"memory_bytes", (int64_t)c->memory_bytes}, {"forward", c->forward}, {"backward", c->backward},
+                  {"jvp", c->jvp});
     hdo__json_end(j, '}');
 }
 
@@ -89,33 +56,24 @@ static void put_trial(hdo_json *j, const hdo_check_result *r) {
     hdo__json_int(j, "steps", t->steps);
     hdo__json_bool(j, "diverged", t->diverged);
     hdo__json_text(j, "class", t->diverged && t->cls >= 0 ? r->cls[t->cls].name : NULL);
-    hdo__json_real(j, "node", t->diverged && t->cls >= 0 ? (double)t->node : (double)NAN);
-    hdo__json_real(j, "step", t->diverged && t->cls >= 0 ? (double)t->step : (double)NAN);
-    hdo__json_real(j, "loss_start", t->loss_start);
-    hdo__json_real(j, "loss_end", t->loss_end);
-    hdo__json_real(j, "time_s", t->time_s);
+    HDO_JSON_REALS(j, {"node", t->diverged && t->cls >= 0 ? (double)t->node : (double)NAN},
+                   {"step", t->diverged && t->cls >= 0 ? (double)t->step : (double)NAN}, {"loss_start", t->loss_start},
+                   {"loss_end", t->loss_end}, {"time_s", t->time_s});
     hdo__json_end(j, '}');
 }
 
 char *hdo_check_json(const hdo_check_result *r) {
     static const char *const level[] = {"info", "advice", "problem"};
     hdo_json j;
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, true, 1);
     hdo__json_text(&j, "model", r->model);
     hdo__json_text(&j, "data", r->data);
-    hdo__json_int(&j, "d", r->d);
-    hdo__json_int(&j, "live", r->live);
-    hdo__json_int(&j, "n", r->n);
-    hdo__json_int(&j, "tensors", r->n_tensors);
+    HDO_JSON_INTS(&j, {"d", r->d}, {"live", r->live}, {"n", r->n}, {"tensors", r->n_tensors});
     put_agreement(&j, &r->agreement);
     put_sweep(&j, &r->sweep);
     hdo__json_object(&j, "curvature");
-    hdo__json_real(&j, "L", r->curvature.L);
-    hdo__json_real(&j, "trace", r->curvature.trace);
-    hdo__json_real(&j, "trace_se", r->curvature.trace_se);
-    hdo__json_real(&j, "dimension", r->curvature.dimension);
+    HDO_JSON_REALS(&j, {"L", r->curvature.L}, {"trace", r->curvature.trace}, {"trace_se", r->curvature.trace_se},
+                   {"dimension", r->curvature.dimension});
     hdo__json_end(&j, '}');
     hdo__json_array(&j, "classes");
     for (int k = 0; k < r->n_classes; k++) put_class(&j, &r->cls[k]);
@@ -131,10 +89,7 @@ char *hdo_check_json(const hdo_check_result *r) {
     }
     hdo__json_end(&j, ']');
     hdo__json_real(&j, "time_s", r->time_s);
-    hdo__json_end(&j, '}');
-    char *text = j.failed ? NULL : strdup(j.text);
-    hdo__json_clear(&j);
-    return text;
+    return hdo__json_finish(&j);
 }
 
 /* Curves borrow the arrays of the result; the figure does not write to them. */

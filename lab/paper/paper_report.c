@@ -159,9 +159,7 @@ static void put_claims(FILE *f, const hdo_claim_result *r, int n) {
 
 static char *claims_json(const hdo_paper_case *k, const hdo_claim_result *r, int n) {
     hdo_json j;
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, true, 1);
     hdo__json_text(&j, "experiment", k->x->id);
     hdo__json_text(&j, "reading", k->reading->name);
     hdo__json_bool(&j, "quick", k->quick);
@@ -173,21 +171,14 @@ static char *claims_json(const hdo_paper_case *k, const hdo_claim_result *r, int
         hdo__json_text(&j, "text", r[i].text);
         hdo__json_text(&j, "quantity", r[i].quantity);
         hdo__json_text(&j, "verdict", hdo_verdict_text(r[i].verdict));
-        hdo__json_int(&j, "lean", r[i].lean);
-        hdo__json_int(&j, "n", d->n_a);
-        hdo__json_real(&j, "a", d->a);
-        hdo__json_real(&j, "a_se", d->a_se);
-        hdo__json_real(&j, "b", d->b);
-        hdo__json_real(&j, "b_se", d->b_se);
-        hdo__json_real(&j, "low", d->low);
-        hdo__json_real(&j, "high", d->high);
-        hdo__json_real(&j, "t", d->t);
+        HDO_JSON_INTS(&j, {"lean", r[i].lean}, {"n", d->n_a});
+        HDO_JSON_REALS(&j, {"a", d->a}, {"a_se", d->a_se}, {"b", d->b}, {"b_se", d->b_se}, {"low", d->low},
+                       {"high", d->high}, {"t", d->t});
         hdo__json_text(&j, "note", r[i].note);
         hdo__json_end(&j, '}');
     }
     hdo__json_end(&j, ']');
-    hdo__json_end(&j, '}');
-    return j.failed ? NULL : j.text; /* the buffer is the caller's */
+    return hdo__json_finish(&j);
 }
 
 static hdo_status save(const char *dir, const char *name, hdo_text *t, hdo_error *e) {

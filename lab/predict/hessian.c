@@ -105,19 +105,11 @@ static void put_list(hdo_json *j, const char *key, const double *v, int n) {
 
 char *hdo_hessian_json(const hdo_hessian_report *s) {
     hdo_json j;
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
-    hdo__json_int(&j, "d", (int64_t)s->d);
-    hdo__json_int(&j, "live", (int64_t)s->live);
+    hdo__json_begin(&j, true, 1);
+    HDO_JSON_INTS(&j, {"d", (int64_t)s->d}, {"live", (int64_t)s->live});
     hdo__json_text(&j, "measured_by", s->gradient ? "gradients" : "losses");
-    hdo__json_real(&j, "loss", s->loss);
-    hdo__json_real(&j, "gradient_norm2", s->g2);
-    hdo__json_real(&j, "sample_variance", s->c2);
-    hdo__json_real(&j, "trace", s->trace);
-    hdo__json_real(&j, "l_max", s->l_max);
-    hdo__json_real(&j, "l_min", s->l_min);
-    hdo__json_real(&j, "rate", s->rate);
+    HDO_JSON_REALS(&j, {"loss", s->loss}, {"gradient_norm2", s->g2}, {"sample_variance", s->c2}, {"trace", s->trace},
+                   {"l_max", s->l_max}, {"l_min", s->l_min}, {"rate", s->rate});
     hdo__json_object(&j, "density");
     put_list(&j, "curvature", s->curvature, s->n_bins);
     put_list(&j, "directions", s->count, s->n_bins);
@@ -128,9 +120,7 @@ char *hdo_hessian_json(const hdo_hessian_report *s) {
     put_list(&j, "effective_dim", s->effective_dim, s->n_times);
     put_list(&j, "noise_ratio", s->noise_ratio, s->n_times);
     hdo__json_end(&j, '}');
-    hdo__json_end(&j, '}');
-    if (j.failed) hdo__json_clear(&j);
-    return j.text;
+    return hdo__json_finish(&j);
 }
 
 hdo_status hdo_hessian_figures(const hdo_hessian_report *s, const char *base, unsigned formats, hdo_error *e) {

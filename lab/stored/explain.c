@@ -251,9 +251,7 @@ static char *as_text(const story *s) {
 
 static char *as_json(const story *s, const char *dir) {
     hdo_json j;
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, true, 1);
     hdo__json_text(&j, "dir", dir);
     hdo__json_text(&j, "outcome", s->summary != NULL ? word(s->summary, "outcome") : "unfinished");
     hdo__json_array(&j, "sentences");
@@ -265,10 +263,7 @@ static char *as_json(const story *s, const char *dir) {
         hdo__json_raw(&j, parts[k], part != NULL ? part : "null");
         free(part);
     }
-    hdo__json_end(&j, '}');
-    char *text = j.failed ? NULL : strdup(j.text);
-    hdo__json_clear(&j);
-    return text;
+    return hdo__json_finish(&j);
 }
 
 hdo_status hdo_explain(const char *dir, bool json, bool check, char **text, hdo_error *e) {

@@ -283,7 +283,5 @@ char *hdo_verified_json(const hdo_verified *v) {
         hdo__json_end(&j, '}');
     }
     hdo__json_end(&j, ']');
-    hdo__json_end(&j, '}');
-    if (j.failed) hdo__json_clear(&j);
-    return j.text;
+    return hdo__json_finish(&j);
 }

@@ -60,11 +60,8 @@ static void put_round(hdo_json *j, const char *key, bool known, int64_t t) {
 char *hdo_comparison_json(const hdo_comparison *c) {
     hdo_json j;
     char *inner = hdo_assessment_json(&c->assessment);
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
-    hdo__json_int(&j, "seeds", c->seeds);
-    hdo__json_int(&j, "diverged", c->diverged);
+    hdo__json_begin(&j, true, 1);
+    HDO_JSON_INTS(&j, {"seeds", c->seeds}, {"diverged", c->diverged});
     hdo__json_bool(&j, "violated", c->violated);
     hdo__json_object(&j, "quantities");
     for (int q = 0; q < HDO_QUANTITIES; q++) {
@@ -74,11 +71,8 @@ char *hdo_comparison_json(const hdo_comparison *c) {
         hdo__json_bool(&j, "assumptions_hold", v->holds);
         hdo__json_bool(&j, "applies", v->bounded);
         hdo__json_bool(&j, "violated", v->violated);
-        hdo__json_real(&j, "mean", v->mean);
-        hdo__json_real(&j, "se", v->se);
-        hdo__json_real(&j, "bound", v->bound);
-        hdo__json_real(&j, "slack", v->bounded ? v->slack : (double)NAN);
-        hdo__json_real(&j, "tightest", v->tightest);
+        HDO_JSON_REALS(&j, {"mean", v->mean}, {"se", v->se}, {"bound", v->bound},
+                       {"slack", v->bounded ? v->slack : (double)NAN}, {"tightest", v->tightest});
         put_round(&j, "tightest_t", v->bounded, v->tightest_t);
         hdo__json_real(&j, "worst_z", v->worst_z);
         put_round(&j, "worst_t", v->bounded, v->worst_t);
@@ -86,8 +80,6 @@ char *hdo_comparison_json(const hdo_comparison *c) {
     }
     hdo__json_end(&j, '}');
     hdo__json_raw(&j, "theory", inner != NULL ? inner : "null");
-    hdo__json_end(&j, '}');
     free(inner);
-    if (j.failed) hdo__json_clear(&j);
-    return j.text;
+    return hdo__json_finish(&j);
 }

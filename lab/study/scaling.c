@@ -319,33 +319,23 @@ hdo_status hdo_scaling_run(bool quick, int threads, const hdo_study_hooks *hooks
 char *hdo_scaling_json(const hdo_law *law, int n) {
     static const char *const words[] = {"agrees", "agrees with allowance", "disagrees"};
     hdo_json j;
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", 1);
+    hdo__json_begin(&j, true, 1);
     hdo__json_array(&j, "laws");
     for (int k = 0; k < n; k++) {
         const hdo_law *w = &law[k];
         hdo__json_object(&j, NULL);
         hdo__json_text(&j, "name", w->name);
-        hdo__json_real(&j, "expected", w->expected);
-        hdo__json_real(&j, "exponent", w->exponent);
-        hdo__json_real(&j, "se", w->exponent_se);
-        hdo__json_real(&j, "off_se", w->off_se);
-        hdo__json_real(&j, "limit_se", SIGMAS);
-        hdo__json_real(&j, "allowance", w->allowance);
+        HDO_JSON_REALS(&j, {"expected", w->expected}, {"exponent", w->exponent}, {"se", w->exponent_se},
+                       {"off_se", w->off_se}, {"limit_se", SIGMAS}, {"allowance", w->allowance});
         hdo__json_text(&j, "allowance_why", w->allowance_why);
-        hdo__json_real(&j, "chi2", w->chi2);
-        hdo__json_real(&j, "error_floor", w->floor);
-        hdo__json_int(&j, "seeds", w->seeds);
-        hdo__json_int(&j, "points", w->n_points);
+        HDO_JSON_REALS(&j, {"chi2", w->chi2}, {"error_floor", w->floor});
+        HDO_JSON_INTS(&j, {"seeds", w->seeds}, {"points", w->n_points});
         hdo__json_text(&j, "verdict", words[w->verdict]);
         hdo__json_bool(&j, "agrees", w->verdict != HDO_LAW_DISAGREES);
         hdo__json_end(&j, '}');
     }
     hdo__json_end(&j, ']');
-    hdo__json_end(&j, '}');
-    if (j.failed) hdo__json_clear(&j);
-    return j.text;
+    return hdo__json_finish(&j);
 }
 
 hdo_status hdo_scaling_figures(const hdo_law *law, int n, const char *base, unsigned formats, hdo_error *e) {

@@ -152,3 +152,22 @@ void hdo__json_raw(hdo_json *j, const char *key, const char *json) {
     member(j, key);
     puts_(j, json);
 }
+
+void hdo__json_reals(hdo_json *j, const hdo_json_pair *v, size_t n) {
+    for (size_t i = 0; i < n; i++) hdo__json_real(j, v[i].key, v[i].value);
+}
+void hdo__json_ints(hdo_json *j, const hdo_json_count *v, size_t n) {
+    for (size_t i = 0; i < n; i++) hdo__json_int(j, v[i].key, v[i].value);
+}
+
+void hdo__json_begin(hdo_json *j, bool pretty, int schema_version) {
+    hdo__json_init(j, pretty);
+    hdo__json_object(j, NULL);
+    hdo__json_int(j, "schema_version", schema_version);
+}
+
+char *hdo__json_finish(hdo_json *j) {
+    hdo__json_end(j, '}');
+    if (j->failed) hdo__json_clear(j);
+    return j->text;
+}

@@ -105,10 +105,7 @@ char *hdo__state_text(const hdo_record *r, const hdo_state_head *h) {
     hdo__json_array(&j, "noise");
     for (int k = 0; k < r->population->n_classes; k++) hdo__json_real(&j, NULL, r->population->classes[k].noise);
     hdo__json_end(&j, ']');
-    hdo__json_end(&j, '}');
-    if (!j.failed) return j.text;
-    hdo__json_clear(&j);
-    return NULL;
+    return hdo__json_finish(&j);
 }
 
 /* ---- reading ---- */

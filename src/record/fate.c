@@ -148,23 +148,17 @@ void hdo__fate_put(hdo_json *j, const hdo_record *r) {
     double lr = t->steps > 0 ? rate_of(r, f->first, t->steps) : (double)NAN;
     hdo__json_object(j, "divergence");
     hdo__json_text(j, "what", what_name(f->what));
-    hdo__json_int(j, "step", f->step);
-    hdo__json_int(j, "node", f->node);
+    HDO_JSON_INTS(j, {"step", f->step}, {"node", f->node});
     hdo__json_text(j, "class", r->config->population[hdo__population_class(r->population, f->node)].name);
-    hdo__json_real(j, "loss", f->loss);
-    hdo__json_real(j, "limit", hdo__record_loss_limit(r));
-    hdo__json_real(j, "start_loss", r->progress->start_loss);
+    HDO_JSON_REALS(j, {"loss", f->loss}, {"limit", hdo__record_loss_limit(r)}, {"start_loss", r->progress->start_loss});
     hdo__json_bool(j, "by_averaging", f->first != f->node);
     hdo__json_text(j, "why", reason(f));
     hdo__json_object(j, "first");
     hdo__json_int(j, "node", f->first);
     hdo__json_text(j, "class", r->config->population[hdo__population_class(r->population, f->first)].name);
     hdo__json_int(j, "step", (int64_t)t->steps - 1);
-    hdo__json_real(j, "g_norm", t->g);
-    hdo__json_real(j, "g_norm_before", t->before > 0.0 ? t->before : (double)NAN);
-    hdo__json_real(j, "lr", lr);
-    hdo__json_real(j, "step_length", lr * t->g);
-    hdo__json_real(j, "model_norm", f->x_norm);
+    HDO_JSON_REALS(j, {"g_norm", t->g}, {"g_norm_before", t->before > 0.0 ? t->before : (double)NAN}, {"lr", lr},
+                   {"step_length", lr * t->g}, {"model_norm", f->x_norm});
     hdo__json_end(j, '}');
     hdo__json_object(j, "lost");
     for (int k = 0; k < r->population->n_classes; k++) hdo__json_int(j, r->config->population[k].name, f->lost[k]);

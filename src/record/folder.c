@@ -49,9 +49,7 @@ static hdo_status write_manifest(const hdo_record *r, const char *path, const ch
     struct tm tm;
     gmtime_r(&now, &tm);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", HDO_SCHEMA_VERSION);
+    hdo__json_begin(&j, true, HDO_SCHEMA_VERSION);
     hdo__json_text(&j, "version", hdo_version());
     hdo__json_text(&j, "commit", hdo_commit());
     hdo__put_revisions(&j, r->config);

@@ -23,24 +23,17 @@ static const char *outcome_of(hdo_stop stop) {
 }
 
 static void put_group(hdo_json *j, const hdo_group *g) {
-    hdo__json_real(j, "val_loss_mean", g->loss_mean);
-    hdo__json_real(j, "val_loss_std", g->loss_std);
-    hdo__json_real(j, "val_loss_min", g->loss_min);
-    hdo__json_real(j, "val_loss_max", g->loss_max);
-    hdo__json_real(j, "val_acc_mean", g->acc_mean);
+    HDO_JSON_REALS(j, {"val_loss_mean", g->loss_mean}, {"val_loss_std", g->loss_std}, {"val_loss_min", g->loss_min},
+                   {"val_loss_max", g->loss_max}, {"val_acc_mean", g->acc_mean});
 }
 
 static void put_final(hdo_json *j, const hdo_record *r) {
     const hdo_row *row = &r->row;
     hdo__json_object(j, "final");
     put_group(j, &row->all);
-    hdo__json_real(j, "val_loss_node0", row->node0_loss);
-    hdo__json_real(j, "val_acc_node0", row->node0_acc);
-    hdo__json_real(j, "val_loss_mu", row->mu_loss);
-    hdo__json_real(j, "val_acc_mu", row->mu_acc);
-    hdo__json_real(j, "gamma", row->gamma);
-    hdo__json_real(j, "mg", row->mg);
-    hdo__json_real(j, "train_loss", row->train_loss);
+    HDO_JSON_REALS(j, {"val_loss_node0", row->node0_loss}, {"val_acc_node0", row->node0_acc},
+                   {"val_loss_mu", row->mu_loss}, {"val_acc_mu", row->mu_acc}, {"gamma", row->gamma}, {"mg", row->mg},
+                   {"train_loss", row->train_loss});
     hdo__json_object(j, "classes");
     for (int k = 0; k < r->population->n_classes; k++) {
         hdo__json_object(j, r->config->population[k].name);
@@ -59,8 +52,7 @@ static void put_classes(hdo_json *j, const hdo_record *r) {
         hdo__json_text(j, "name", c->name);
         hdo__json_int(j, "count", c->count);
         hdo__json_text(j, "estimator", c->estimator);
-        hdo__json_int(j, "rv", r->population->classes[k].estimator.ops->zeroth ? c->rv : 0);
-        hdo__json_int(j, "batch", c->batch);
+        HDO_JSON_INTS(j, {"rv", r->population->classes[k].estimator.ops->zeroth ? c->rv : 0}, {"batch", c->batch});
         hdo__json_real(j, "lr", r->population->classes[k].schedule.lr);
         hdo__json_end(j, '}');
     }
@@ -72,8 +64,7 @@ void hdo__put_mixing(hdo_json *j, const hdo_record *r) {
     const hdo_spectrum *s = &r->population->spectrum;
     hdo__json_object(j, "mixing");
     hdo__json_text(j, "kind", r->config->mixing.kind);
-    hdo__json_real(j, "lambda", s->lambda);
-    hdo__json_real(j, "lambda_error", s->error);
+    HDO_JSON_REALS(j, {"lambda", s->lambda}, {"lambda_error", s->error});
     hdo__json_text(j, "how", hdo__spectrum_how_name(s->how));
     hdo__json_real(j, "spectral_gap", s->gap);
     hdo__json_int(j, "edges", s->edges);
@@ -83,9 +74,7 @@ void hdo__put_mixing(hdo_json *j, const hdo_record *r) {
 char *hdo__record_summary(const hdo_record *r) {
     hdo_json j;
     char hex[65];
-    hdo__json_init(&j, true);
-    hdo__json_object(&j, NULL);
-    hdo__json_int(&j, "schema_version", HDO_SCHEMA_VERSION);
+    hdo__json_begin(&j, true, HDO_SCHEMA_VERSION);
     hdo__json_text(&j, "outcome", outcome_of(r->progress->stop));
     hdo__json_text(&j, "reason", hdo_stop_name(r->progress->stop));
     hdo__json_text(&j, "version", hdo_version());
@@ -95,23 +84,17 @@ char *hdo__record_summary(const hdo_record *r) {
     hdo__json_text(&j, "name", r->config->name);
     hdo__json_text(&j, "model", r->config->model.name);
     hdo__json_text(&j, "data", r->problem->train != NULL ? r->config->data.name : "none");
-    hdo__json_int(&j, "d", (int64_t)r->problem->objective->d);
-    hdo__json_int(&j, "n", r->population->n);
+    HDO_JSON_INTS(&j, {"d", (int64_t)r->problem->objective->d}, {"n", r->population->n});
     put_classes(&j, r);
-    hdo__json_int(&j, "seed", r->config->seed);
-    hdo__json_int(&j, "steps", r->progress->step);
-    hdo__json_int(&j, "interactions", r->progress->counts.interactions);
+    HDO_JSON_INTS(&j, {"seed", r->config->seed}, {"steps", r->progress->step},
+                  {"interactions", r->progress->counts.interactions});
     put_final(&j, r);
     hdo__json_object(&j, "time");
-    hdo__json_real(&j, "wall_s", r->row.wall_s);
-    hdo__json_real(&j, "step_s", r->progress->step_s);
-    hdo__json_real(&j, "eval_s", r->progress->eval_s);
+    HDO_JSON_REALS(&j, {"wall_s", r->row.wall_s}, {"step_s", r->progress->step_s}, {"eval_s", r->progress->eval_s});
     hdo__json_end(&j, '}');
     hdo__json_object(&j, "oracle");
-    hdo__json_int(&j, "forward", r->progress->counts.forward);
-    hdo__json_int(&j, "backward", r->progress->counts.backward);
-    hdo__json_int(&j, "jvp", r->progress->counts.jvp);
-    hdo__json_int(&j, "cost", r->progress->counts.cost);
+    HDO_JSON_INTS(&j, {"forward", r->progress->counts.forward}, {"backward", r->progress->counts.backward},
+                  {"jvp", r->progress->counts.jvp}, {"cost", r->progress->counts.cost});
     hdo__json_end(&j, '}');
     hdo__put_mixing(&j, r);
     hdo__json_int(&j, "bytes_exchanged", r->progress->counts.bytes);
@@ -123,18 +106,12 @@ char *hdo__record_summary(const hdo_record *r) {
         hdo__json_int(&j, "wire_bytes", (int64_t)r->wire[0]); /* of models, between ranks, without headers */
         hdo__json_int(&j, "wire_messages", (int64_t)r->wire[1]);
         hdo__json_int(&j, "shared_bytes", (int64_t)r->wire[4]); /* likewise, in memory in common */
-        hdo__json_real(&j, "wait_s_mean", r->wire[2] / r->transport->ranks);
-        hdo__json_real(&j, "wait_s_max", r->wire[3]);
+        HDO_JSON_REALS(&j, {"wait_s_mean", r->wire[2] / r->transport->ranks}, {"wait_s_max", r->wire[3]});
         if (r->put_engine != NULL) r->put_engine(r->engine, &j);
         hdo__json_end(&j, '}');
     }
     hdo__json_text(&j, "dir", r->dir[0] != '\0' ? r->dir : NULL);
-    hdo__json_end(&j, '}');
-    if (j.failed) {
-        hdo__json_clear(&j);
-        return NULL;
-    }
-    return j.text;
+    return hdo__json_finish(&j);
 }
 
 /* ---- the end ---- */

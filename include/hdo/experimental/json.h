@@ -40,6 +40,28 @@ HDO_API void hdo__json_int(hdo_json *j, const char *key, int64_t value);
 HDO_API void hdo__json_bool(hdo_json *j, const char *key, bool value);
 HDO_API void hdo__json_raw(hdo_json *j, const char *key, const char *json); /* already JSON */
 
+/* Several members at once: HDO_JSON_REALS(j, {"lr", c->lr}, {"weight", c->weight}); */
+typedef struct hdo_json_pair {
+    const char *key;
+    double value;
+} hdo_json_pair;
+typedef struct hdo_json_count {
+    const char *key;
+    int64_t value;
+} hdo_json_count;
+HDO_API void hdo__json_reals(hdo_json *j, const hdo_json_pair *v, size_t n);
+HDO_API void hdo__json_ints(hdo_json *j, const hdo_json_count *v, size_t n);
+#define HDO_JSON_REALS(j, ...)                                                                                         \
+    hdo__json_reals((j), (const hdo_json_pair[]){__VA_ARGS__},                                                         \
+                    sizeof((const hdo_json_pair[]){__VA_ARGS__}) / sizeof(hdo_json_pair))
+#define HDO_JSON_INTS(j, ...)                                                                                          \
+    hdo__json_ints((j), (const hdo_json_count[]){__VA_ARGS__},                                                         \
+                   sizeof((const hdo_json_count[]){__VA_ARGS__}) / sizeof(hdo_json_count))
+
+/* A document: an object that begins with its schema_version, and its text, which the caller frees; NULL: no memory. */
+HDO_API void hdo__json_begin(hdo_json *j, bool pretty, int schema_version);
+HDO_API char *hdo__json_finish(hdo_json *j);
+
 /* Shortest decimal text that reads back to the same double; NaN and infinities as "nan", "inf", "-inf". Not for JSON:
  * hdo_json_number (<hdo/json.h>) is. */
 HDO_API void hdo__real_text(double v, char buf[32]);
