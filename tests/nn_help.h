@@ -123,6 +123,16 @@ static inline void nn_close(nn_case *c) {
     hdo__free(c->net);
 }
 
+/* A network by its text, for tables of small ones. */
+typedef struct nn_row {
+    const char *text;
+    int C, H, W, vocab, classes, batch;
+} nn_row;
+
+static inline void nn_open_row(nn_case *c, int kernels, const nn_row *r, int most_dirs, int threads) {
+    nn_open(c, kernels, r->text, r->C, r->H, r->W, r->vocab, r->classes, r->batch, 0.1, most_dirs, threads);
+}
+
 /* A built-in model on its usual input: MNIST-like, CIFAR-like or brackets-like. */
 static inline void nn_open_model(nn_case *c, int kernels, const char *name, bool authors, int B, double dropout, int k,
                                  int threads) {

@@ -285,12 +285,18 @@ static void extreme_moments(bench *b, const hdo_estimator *s, const float *g, do
     for (int i = 0; i < 5; i++) z[i] = tally_z(&t[i], want[i]);
 }
 
+/* A function of FAR_D coordinates whose gradient is what the test writes into g. */
+static float *far_open(bench *b) {
+    bench_line(b, FAR_D, far_tensors, 3);
+    float *g = bench_get(FAR_D * sizeof *g);
+    set_gradient(b, g);
+    return g;
+}
+
 static void test_est_extreme_moments(void **state) {
     (void)state;
     bench b;
-    bench_line(&b, FAR_D, far_tensors, 3);
-    float *g = bench_get(FAR_D * sizeof *g);
-    set_gradient(&b, g);
+    float *g = far_open(&b);
     for (int x = 0; x < N_EXTREMES; x++) {
         make_extreme(&extremes[x], g);
         for (int n = 0; n < N_NAMES; n++) {
@@ -310,9 +316,7 @@ static void test_est_extreme_moments(void **state) {
 static void test_est_extreme_zero(void **state) {
     (void)state;
     bench b;
-    bench_line(&b, FAR_D, far_tensors, 3);
-    float *g = bench_get(FAR_D * sizeof *g);
-    set_gradient(&b, g);
+    float *g = far_open(&b);
     for (int how = 0; how < 2 * N_NAMES; how++) {
         hdo_estimator s = bench_estimator(names[how / 2], 3, 1e-3);
         s.directions = how % 2 == 0 ? HDO_DIRECTIONS_WHOLE : HDO_DIRECTIONS_PER_TENSOR;
@@ -329,9 +333,7 @@ static void test_est_extreme_nan(void **state) {
     (void)state;
     static const float bad[] = {NAN, INFINITY};
     bench b;
-    bench_line(&b, FAR_D, far_tensors, 3);
-    float *g = bench_get(FAR_D * sizeof *g);
-    set_gradient(&b, g);
+    float *g = far_open(&b);
     for (int how = 0; how < 2; how++) {
         make_extreme(&extremes[0], g);
         g[TILE + 9] = bad[how];
@@ -386,9 +388,7 @@ static void compare_laws(bench *b, const char *what, const hdo_estimator *s, con
 static void test_est_extreme_forward_law(void **state) {
     (void)state;
     bench b;
-    bench_line(&b, FAR_D, far_tensors, 3);
-    float *g = bench_get(FAR_D * sizeof *g);
-    set_gradient(&b, g);
+    float *g = far_open(&b);
     for (int x = 0; x < N_EXTREMES; x++) {
         make_extreme(&extremes[x], g);
         hdo_estimator law = bench_estimator("forward-law", 2, 0.0), sim = bench_estimator("forward-sim", 2, 0.0);

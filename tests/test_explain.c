@@ -13,22 +13,16 @@
 #include "hdo/lab/explain.h"
 #include "hdo/hdo.h"
 #include "run/run_internal.h"
-
-static void set(hdo_config *c, const char *key, const char *value) {
-    hdo_error e = {0};
-    if (hdo_config_set(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
-}
+#include "run_help.h"
 
 /* L = ell = 1, no noise: a node with lr > 2 loses itself, one below is the cure. */
 static void problem(hdo_config *c, const char *population) {
-    hdo_error e = {0};
-    hdo_config_default(c);
-    set(c, "model", "quadratic");
+    base_config(c, "quadratic", population);
     set(c, "model.dim", "5");
     set(c, "model.convexity", "1");
     set(c, "model.noise", "0");
     set(c, "steps", "400");
-    assert_int_equal(hdo_config_population(c, population, &e), HDO_OK);
+    set(c, "eval.every", "10");
     set(c, "population.fo.lr", "0.1");
 }
 

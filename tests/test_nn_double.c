@@ -184,10 +184,7 @@ static void check_complex(nn_case *c, const char *name, double h) {
     assert_true(kink[0] != '\0' || truncation > 1e3 * TOL_CONTINUED * size);
 }
 
-static const struct {
-    const char *text;
-    int C, H, W, vocab, classes, batch;
-} layers[] = {
+static const nn_row layers[] = {
     {"linear classes", 1, 1, 6, 0, 4, 3},
     {"flatten, linear classes", 2, 3, 2, 0, 4, 3}, /* a word that adds no layer, before there is one */
     {"linear 7 nobias, relu, linear classes", 1, 1, 6, 0, 4, 5},
@@ -221,8 +218,7 @@ static void test_nn_double_layers(void **state) {
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
         for (int train = 1; train >= 0; train--) {
             nn_case c;
-            nn_open(&c, 0, layers[i].text, layers[i].C, layers[i].H, layers[i].W, layers[i].vocab, layers[i].classes,
-                    layers[i].batch, 0.1, 4, 1);
+            nn_open_row(&c, 0, &layers[i], 4, 1);
             c.s.train = train;
             check(&c, layers[i].text, 1 << 20, 4);
             check_complex(&c, layers[i].text, H_LAYERS);

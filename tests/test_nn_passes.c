@@ -170,12 +170,7 @@ static void test_nn_bits_do_not_depend_on_threads(void **state) {
 }
 
 /* Networks no model has: rectangular images, strides, odd sizes, residuals, average pool, custom token networks. */
-typedef struct odd_row {
-    const char *text;
-    int C, H, W, vocab, classes, batch;
-} odd_row;
-
-static const odd_row odd[] = {
+static const nn_row odd[] = {
     {"linear 10", 1, 28, 28, 0, 10, 2},
     {"linear 1", 1, 1, 3, 0, 1, 4}, /* one class */
     {"linear 7, gelu, linear 5, sigmoid, linear 3", 1, 1, 13, 0, 3, 1},
@@ -200,10 +195,6 @@ static const odd_row odd[] = {
     {"input: resize 9, conv 2 3 pad 1, relu, pool 2, linear classes", 1, 6, 6, 0, 3, 2},
 };
 enum { N_ODD = sizeof odd / sizeof odd[0] };
-
-static void open_odd(nn_case *c, int kernels, const odd_row *o, int threads) {
-    nn_open(c, kernels, o->text, o->C, o->H, o->W, o->vocab, o->classes, o->batch, 0.1, 11, threads);
-}
 
 /* K models at once against one by one, sums of losses and counts. */
 static void check_evaluate(nn_case *c, const char *name) {
@@ -233,7 +224,7 @@ static void test_nn_odd_networks(void **state) {
     (void)state;
     for (int i = 0; i < N_ODD; i++) {
         nn_case c;
-        open_odd(&c, HDO_KERNELS_AUTO, &odd[i], 2);
+        nn_open_row(&c, HDO_KERNELS_AUTO, &odd[i], 11, 2);
         check_jvp(&c, odd[i].text, 11);
         check_loss_many(&c, odd[i].text, 7);
         c.s.train = false; /* running statistics, no dropout */
@@ -272,8 +263,8 @@ static void test_nn_auto_kernels_are_reference_kernels(void **state) {
     }
     for (int i = 0; i < N_ODD; i++) {
         nn_case a, b;
-        open_odd(&a, HDO_KERNELS_AUTO, &odd[i], 1);
-        open_odd(&b, HDO_KERNELS_REF, &odd[i], 1);
+        nn_open_row(&a, HDO_KERNELS_AUTO, &odd[i], 11, 1);
+        nn_open_row(&b, HDO_KERNELS_REF, &odd[i], 11, 1);
         compare_kernels(&a, &b, odd[i].text);
         nn_close(&a);
         nn_close(&b);
@@ -282,12 +273,12 @@ static void test_nn_auto_kernels_are_reference_kernels(void **state) {
 
 /* Arenas of exactly the bytes that are asked for: too few would abort. Tile-wise perturbation too, which small networks
  * do not use by themselves. */
-static void one_pass(const odd_row *o, int batch, int k, int threads, bool tiles) {
+static void one_pass(const nn_row *o, int batch, int k, int threads, bool tiles) {
     for (int pass = HDO_PASS_LOSS; pass <= HDO_PASS_EVAL; pass++) {
-        odd_row row = *o;
+        nn_row row = *o;
         nn_case c;
         row.batch = batch;
-        open_odd(&c, HDO_KERNELS_AUTO, &row, threads);
+        nn_open_row(&c, HDO_KERNELS_AUTO, &row, 11, threads);
         if (tiles) {
             c.net->small = false;
             c.net->group = 2;
@@ -332,7 +323,7 @@ static void test_nn_tiles_are_written_out_directions(void **state) {
     for (int i = 0; i < N_ODD; i++) {
         nn_case c;
         double a[5], b[5], ja[5], jb[5], sum;
-        open_odd(&c, HDO_KERNELS_AUTO, &odd[i], 1);
+        nn_open_row(&c, HDO_KERNELS_AUTO, &odd[i], 11, 1);
         hdo_dirs u = nn_dirs(&c);
         hdo__net_loss_many(c.net, &c.s, c.x, &u, 1, 5, 1e-2f, &c.work, a);
         hdo__net_jvp(c.net, &c.s, c.x, &u, 1, 5, &c.work, &sum, ja, NULL);

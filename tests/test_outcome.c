@@ -15,25 +15,16 @@
 #include "hdo/hdo.h"
 #include "hdo/lab/report.h"
 #include "run/run_internal.h"
+#include "run_help.h"
 
 /* ---- helpers ---- */
 
-static void set(hdo_config *c, const char *key, const char *value) {
-    hdo_error e = {0};
-    if (hdo_config_set(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
-}
-
 static void quadratic(hdo_config *c, const char *population) {
-    hdo_error e = {0};
-    hdo_config_default(c);
-    set(c, "model", "quadratic");
+    base_config(c, "quadratic", population);
     set(c, "model.dim", "5");
-    set(c, "steps", "20");
-    set(c, "eval.every", "5");
-    assert_int_equal(hdo_config_population(c, population, &e), HDO_OK);
 }
 
-static hdo_run *make(const hdo_config *c, const char *name) {
+static hdo_run *make_in(const hdo_config *c, const char *name) {
     hdo_error e = {0};
     hdo_run *r = NULL;
     char dir[256];
@@ -51,7 +42,7 @@ static hdo_stop advance(hdo_run *r, int64_t steps) {
 }
 
 static hdo_stop outcome(const hdo_config *c, double *last) {
-    hdo_run *r = make(c, NULL);
+    hdo_run *r = make_in(c, NULL);
     hdo_stop why = advance(r, INT64_MAX);
     *last = hdo_run_last_row(r)->all.loss_mean;
     hdo_run_destroy(r);
@@ -97,7 +88,7 @@ static void test_outcome_trace_says_null(void **state) {
     set(&c, "steps", "500");
     set(&c, "eval.every", "0");
     set(&c, "eval.trace", "true");
-    hdo_run *r = make(&c, "trace");
+    hdo_run *r = make_in(&c, "trace");
     assert_int_equal(advance(r, INT64_MAX), HDO_DIVERGED);
     hdo_run_destroy(r);
     json_t *rows = lines_of("trace/trace.jsonl"), *last = json_array_get(rows, json_array_size(rows) - 1);
@@ -115,10 +106,10 @@ static void test_outcome_nan_survives_a_checkpoint(void **state) {
     quadratic(&c, "4fo");
     set(&c, "churn.leave", "1");
     set(&c, "churn.back", "0");
-    hdo_run *r = make(&c, "whole");
+    hdo_run *r = make_in(&c, "whole");
     advance(r, INT64_MAX);
     hdo_run_destroy(r);
-    r = make(&c, "parts");
+    r = make_in(&c, "parts");
     advance(r, 10);
     assert_true(isnan(r->progress.train_loss) && isnan(r->progress.mg));
     assert_int_equal(hdo_run_save(r, &e), HDO_OK);
@@ -148,7 +139,7 @@ static void test_outcome_mg_is_over_all_nodes(void **state) {
     quadratic(&c, "3fo+3zo");
     set(&c, "mixing", "pairwise");
     set(&c, "steps", "60");
-    hdo_run *r = make(&c, "pairs");
+    hdo_run *r = make_in(&c, "pairs");
     bool rested = false;
     for (int t = 0; t < 40; t++) {
         advance(r, 1);
@@ -193,7 +184,7 @@ static void test_outcome_crops_belong_to_the_batch(void **state) {
     hdo_config c;
     hdo_config_default(&c);
     c.data.augment = true;
-    hdo_run *r = make(&c, NULL);
+    hdo_run *r = make_in(&c, NULL);
     inner = r->problem.train->ops;
     hdo_dataset_ops noting = *inner;
     noting.gather = gather_and_note;
@@ -257,7 +248,7 @@ static void test_outcome_limit_of_any_start(void **state) {
     (void)state;
     hdo_config c;
     hdo_config_default(&c); /* ten classes: a blind guess costs log 10 */
-    hdo_run *r = make(&c, NULL);
+    hdo_run *r = make_in(&c, NULL);
     double usual = log(10.0);
     static const double start[] = {2.3, 0.001, 0.0, -5.0};
     const double limit[] = {2.3 + 100.0 * usual, 0.001 + 100.0 * usual, 100.0 * usual, -5.0 + 500.0};

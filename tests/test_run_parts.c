@@ -285,34 +285,33 @@ static void test_noise_leaves_no_trace(void **state) {
     assert_string_equal(hex[0], hex[1]);
 }
 
-static void test_noise_that_is_none_is_refused(void **state) {
-    (void)state;
-    hdo_config c;
+static void refused_for_noise(const hdo_config *c) {
     hdo_error e = {0};
     hdo_stop why;
-    base_config(&c, "quadratic", "2fo+2zo");
-    set(&c, "model.noise", "0");
-    set(&c, "mixing.average", "noise");
-    hdo_run *r = make(&c);
+    hdo_run *r = make(c);
     assert_int_equal(hdo_run_advance(r, 1, &why, &e), HDO_E_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "class 'fo' has no measurable noise"));
     hdo_run_destroy(r);
+}
+
+static void test_noise_that_is_none_is_refused(void **state) {
+    (void)state;
+    hdo_config c;
+    base_config(&c, "quadratic", "2fo+2zo");
+    set(&c, "model.noise", "0");
+    set(&c, "mixing.average", "noise");
+    refused_for_noise(&c);
 }
 
 /* All the data in every batch, only in another order: what is left is rounding, and would give a rate of 10^16. */
 static void test_rounding_is_no_noise(void **state) {
     (void)state;
     hdo_config c;
-    hdo_error e = {0};
-    hdo_stop why;
     base_config(&c, "logistic", "2fo+2zo");
     set(&c, "data.train", "64");
     set(&c, "population.fo.batch", "64");
     set(&c, "population.fo.lr", "balanced");
-    hdo_run *r = make(&c);
-    assert_int_equal(hdo_run_advance(r, 1, &why, &e), HDO_E_UNSUPPORTED);
-    assert_non_null(strstr(e.msg, "class 'fo' has no measurable noise"));
-    hdo_run_destroy(r);
+    refused_for_noise(&c);
 }
 
 /* lr: theorem is 8 log T / (T ell) with matchings, 4 n log T / (T ell) with pairs. */

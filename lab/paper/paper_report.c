@@ -136,6 +136,14 @@ static void put_runs(FILE *f, const hdo_paper_case *k) {
     put_stale(f, k);
 }
 
+/* "validation loss: 0.38 +- 0.01 against 0.41 +- 0.02" */
+static void put_sides(FILE *f, const hdo_claim_result *r, const char *give_or_take) {
+    fprintf(f, "%s: ", r->quantity);
+    put_mean(f, r->d.a, r->d.a_se, r->d.n_a, give_or_take);
+    fputs(" against ", f);
+    put_mean(f, r->d.b, r->d.b_se, r->d.n_b, give_or_take);
+}
+
 static void put_claims(FILE *f, const hdo_claim_result *r, int n) {
     fputs("| claim | part | verdict | numbers (mean +- standard error over seeds) |\n|---|---|---|---|\n", f);
     for (int i = 0; i < n; i++) {
@@ -144,10 +152,7 @@ static void put_claims(FILE *f, const hdo_claim_result *r, int n) {
         if (r[i].claim > 0) snprintf(number, sizeof number, "%d", r[i].claim);
         fprintf(f, "| %s | %s | %s | ", number, r[i].text, hdo_verdict_text(r[i].verdict));
         if (d->n_a > 0) {
-            fprintf(f, "%s: ", r[i].quantity);
-            put_mean(f, d->a, d->a_se, d->n_a, " +- ");
-            fputs(" against ", f);
-            put_mean(f, d->b, d->b_se, d->n_b, " +- ");
+            put_sides(f, &r[i], " +- ");
             fputs("; difference ", f);
             put_number(f, d->diff, 2);
             if (isfinite(d->low)) fprintf(f, " [%.2g, %.2g]", d->low, d->high);
@@ -308,10 +313,7 @@ static void put_case_html(FILE *f, const hdo_paper_case *k, const char *dir) {
                                                 : "undecided",
                     hdo_verdict_text(r[i].verdict));
             if (d->n_a > 0) {
-                fprintf(f, "%s: ", r[i].quantity);
-                put_mean(f, d->a, d->a_se, d->n_a, " &plusmn; ");
-                fputs(" against ", f);
-                put_mean(f, d->b, d->b_se, d->n_b, " &plusmn; ");
+                put_sides(f, &r[i], " &plusmn; ");
                 fputs(", t = ", f);
                 put_number(f, d->t, 2);
                 fputs(". ", f);

@@ -68,7 +68,8 @@ static void put_lost(FILE *f, const hdo_figure *fig, const hdo_curve *c, const h
 
 /* Blocks, separated by two blank lines (gnuplot's `index`): one per curve, then line and end of every run that
  * diverged. */
-static void put_csv(FILE *f, const hdo_figure *fig) {
+static void put_csv(FILE *f, const void *what) {
+    const hdo_figure *fig = what;
     for (int k = 0; k < fig->n_curves; k++) {
         const hdo_curve *c = &fig->curves[k];
         if (k > 0) fputs("\n\n", f);
@@ -194,8 +195,8 @@ static void put_frame(FILE *f, const hdo_figure *fig) {
     }
 }
 
-static void put_gp(FILE *f, const hdo_figure *fig, const char *base, unsigned formats) {
-    const char *name = hdo__gnuplot_name(base);
+static void put_gp(FILE *f, const void *what, const char *name, unsigned formats) {
+    const hdo_figure *fig = what;
     hdo__gnuplot_head(f, name);
     put_frame(f, fig);
     curves_ctx ctx = {fig, name};
@@ -203,20 +204,7 @@ static void put_gp(FILE *f, const hdo_figure *fig, const char *base, unsigned fo
 }
 
 hdo_status hdo_figure_write(const hdo_figure *f, const char *base, unsigned formats, hdo_error *e) {
-    char path[HDO_PATH_MAX + 8];
-    hdo_text t;
-    hdo_status st = hdo__gnuplot_prepare(base, e);
-    if (st != HDO_OK) return st;
-    hdo__text_open(&t);
-    if (t.f != NULL) put_csv(t.f, f);
-    snprintf(path, sizeof path, "%s.csv", base);
-    st = hdo__text_save(&t, path, e);
-    if (st != HDO_OK) return st;
-    hdo__text_open(&t);
-    if (t.f != NULL) put_gp(t.f, f, base, formats);
-    snprintf(path, sizeof path, "%s.gp", base);
-    st = hdo__text_save(&t, path, e);
-    return st == HDO_OK && formats != 0 ? hdo__gnuplot_call(base, e) : st;
+    return hdo__gnuplot_write(&(hdo_gnuplot){f, put_csv, put_gp}, base, formats, e);
 }
 
 /* Extends the highest start and the highest point by those of a line. */

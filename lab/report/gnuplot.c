@@ -78,7 +78,8 @@ void hdo__gnuplot_each(FILE *f, const char *name, unsigned formats, void (*draw)
     }
 }
 
-hdo_status hdo__gnuplot_call(const char *base, hdo_error *e) {
+/* Runs base.gp in its folder. */
+static hdo_status call(const char *base, hdo_error *e) {
     const char *slash = strrchr(base, '/');
     char script[HDO_PATH_MAX + 8], dir[HDO_PATH_MAX + 8];
     snprintf(script, sizeof script, "./%s.gp", hdo__gnuplot_name(base)); /* never an option */
@@ -97,4 +98,21 @@ hdo_status hdo__gnuplot_call(const char *base, hdo_error *e) {
             base);
     }
     return hdo__fail(e, HDO_E_FAILED, "gnuplot could not draw '%s.gp'; run it by hand to see why", base);
+}
+
+hdo_status hdo__gnuplot_write(const hdo_gnuplot *g, const char *base, unsigned formats, hdo_error *e) {
+    char path[HDO_PATH_MAX + 8];
+    hdo_text t;
+    hdo_status st = hdo__gnuplot_prepare(base, e);
+    if (st != HDO_OK) return st;
+    hdo__text_open(&t);
+    if (t.f != NULL) g->numbers(t.f, g->what);
+    snprintf(path, sizeof path, "%s.csv", base);
+    st = hdo__text_save(&t, path, e);
+    if (st != HDO_OK) return st;
+    hdo__text_open(&t);
+    if (t.f != NULL) g->script(t.f, g->what, hdo__gnuplot_name(base), formats);
+    snprintf(path, sizeof path, "%s.gp", base);
+    st = hdo__text_save(&t, path, e);
+    return st == HDO_OK && formats != 0 ? call(base, e) : st;
 }

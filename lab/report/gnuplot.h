@@ -24,6 +24,12 @@ void hdo__gnuplot_set(FILE *f, const char *what, const char *text);
 /* Draws once for every format: terminal and output file, then draw. */
 void hdo__gnuplot_each(FILE *f, const char *name, unsigned formats, void (*draw)(FILE *f, const void *ctx),
                        const void *ctx);
-hdo_status hdo__gnuplot_call(const char *base, hdo_error *e); /* runs base.gp in its folder */
+/* A figure: base.csv with its numbers, base.gp with its script, and (formats != 0) what the script draws. */
+typedef struct hdo_gnuplot {
+    const void *what; /* handed to both */
+    void (*numbers)(FILE *f, const void *what);
+    void (*script)(FILE *f, const void *what, const char *name, unsigned formats); /* name: base without its folder */
+} hdo_gnuplot;
+hdo_status hdo__gnuplot_write(const hdo_gnuplot *g, const char *base, unsigned formats, hdo_error *e);
 
 #endif

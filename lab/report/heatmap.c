@@ -11,7 +11,8 @@
 #include "hdo/lab/report.h"
 #include "lab/report/gnuplot.h"
 
-static void put_csv(FILE *f, const hdo_heatmap *h) {
+static void put_csv(FILE *f, const void *what) {
+    const hdo_heatmap *h = what;
     for (int i = 0; i < h->nx; i++) {
         fputc(',', f);
         hdo__quote_csv(f, h->x_name[i]);
@@ -85,7 +86,8 @@ static void draw(FILE *f, const void *ctx) {
     fputc('\n', f);
 }
 
-static void put_gp(FILE *f, const hdo_heatmap *h, const char *name, unsigned formats) {
+static void put_gp(FILE *f, const void *what, const char *name, unsigned formats) {
+    const hdo_heatmap *h = what;
     double lo, hi;
     hdo__gnuplot_head(f, name);
     fputs("unset key\nset style textbox opaque noborder\n", f);
@@ -105,18 +107,5 @@ static void put_gp(FILE *f, const hdo_heatmap *h, const char *name, unsigned for
 }
 
 hdo_status hdo_heatmap_write(const hdo_heatmap *h, const char *base, unsigned formats, hdo_error *e) {
-    char path[HDO_PATH_MAX + 8];
-    hdo_text t;
-    hdo_status st = hdo__gnuplot_prepare(base, e);
-    if (st != HDO_OK) return st;
-    hdo__text_open(&t);
-    if (t.f != NULL) put_csv(t.f, h);
-    snprintf(path, sizeof path, "%s.csv", base);
-    st = hdo__text_save(&t, path, e);
-    if (st != HDO_OK) return st;
-    hdo__text_open(&t);
-    if (t.f != NULL) put_gp(t.f, h, hdo__gnuplot_name(base), formats);
-    snprintf(path, sizeof path, "%s.gp", base);
-    st = hdo__text_save(&t, path, e);
-    return st == HDO_OK && formats != 0 ? hdo__gnuplot_call(base, e) : st;
+    return hdo__gnuplot_write(&(hdo_gnuplot){h, put_csv, put_gp}, base, formats, e);
 }

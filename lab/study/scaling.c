@@ -62,19 +62,56 @@ static void job_task(void *ctx, int task, hdo_work *w) {
     run_job(&((job *)ctx)[task]);
 }
 
+typedef struct setting { /* one population on one problem */
+    int d, fo, zo, rv;
+    double lr;
+    const char *mixing;
+    int64_t steps, stride; /* rounds; rounds between looks */
+    bool gradient;         /* as in job */
+} setting;
+
+typedef struct figure { /* a mean over seeds */
+    double mean, se;
+} figure;
+
 typedef struct lab {
     hdo_team team;
     job *jobs; /* (SEEDS_MAX) */
+    bool quick;
     int seeds, done, total;
     const hdo_study_hooks *hooks;
 } lab;
 
-static hdo_status measure(lab *l, const hdo_config *c, int64_t stride, bool gradient, double *mean, double *se,
-                          hdo_error *e) {
+/* Isotropic unless said otherwise, additive noise 1, no heterogeneity: what is left is the noise floor. */
+static void problem(hdo_config *c, const setting *s) {
+    hdo_config_default(c);
+    snprintf(c->model.name, sizeof c->model.name, "quadratic");
+    snprintf(c->data.name, sizeof c->data.name, "none");
+    snprintf(c->mixing.kind, sizeof c->mixing.kind, "%s", s->mixing);
+    c->model.dim = s->d;
+    c->model.smoothness = c->model.convexity = 1.0;
+    c->model.noise = 1.0;
+    c->model.spread = 0.0;
+    c->model.start = 1.0;
+    c->steps = s->steps;
+    c->threads = 1;
+    c->eval = (hdo_eval_config){0};
+    for (int k = 0; k < 2; k++) {
+        c->population[k].lr = (hdo_choice){HDO_NUMBER, s->lr};
+        c->population[k].batch = 1;
+        c->population[k].rv = s->rv;
+    }
+    c->population[0].count = s->fo;
+    c->population[1].count = s->zo;
+}
+
+static hdo_status measure(lab *l, const setting *s, figure *out, hdo_error *e) {
+    hdo_config c;
     hdo_status st = hdo__study_tick(l->hooks, "scaling laws", l->done++, l->total, e);
     if (st != HDO_OK) return st;
+    problem(&c, s);
     for (int k = 0; k < l->seeds; k++) {
-        l->jobs[k] = (job){.config = *c, .stride = stride, .gradient = gradient};
+        l->jobs[k] = (job){.config = c, .stride = s->stride, .gradient = s->gradient};
         l->jobs[k].config.seed = 1000 + k;
     }
     hdo__team_run(&l->team, l->seeds, job_task, l->jobs);
@@ -86,33 +123,10 @@ static hdo_status measure(lab *l, const hdo_config *c, int64_t stride, bool grad
         }
         sum += l->jobs[k].value;
     }
-    *mean = sum / n;
-    for (int k = 0; k < l->seeds; k++) sum2 += (l->jobs[k].value - *mean) * (l->jobs[k].value - *mean);
-    *se = sqrt(sum2 / (n - 1.0) / n);
+    out->mean = sum / n;
+    for (int k = 0; k < l->seeds; k++) sum2 += (l->jobs[k].value - out->mean) * (l->jobs[k].value - out->mean);
+    out->se = sqrt(sum2 / (n - 1.0) / n);
     return HDO_OK;
-}
-
-/* Isotropic unless said otherwise, additive noise 1, no heterogeneity: what is left is the noise floor. */
-static void problem(hdo_config *c, int d, int fo, int zo, int rv, double lr, const char *mixing, int64_t steps) {
-    hdo_config_default(c);
-    snprintf(c->model.name, sizeof c->model.name, "quadratic");
-    snprintf(c->data.name, sizeof c->data.name, "none");
-    snprintf(c->mixing.kind, sizeof c->mixing.kind, "%s", mixing);
-    c->model.dim = d;
-    c->model.smoothness = c->model.convexity = 1.0;
-    c->model.noise = 1.0;
-    c->model.spread = 0.0;
-    c->model.start = 1.0;
-    c->steps = steps;
-    c->threads = 1;
-    c->eval = (hdo_eval_config){0};
-    for (int k = 0; k < 2; k++) {
-        c->population[k].lr = (hdo_choice){HDO_NUMBER, lr};
-        c->population[k].batch = 1;
-        c->population[k].rv = rv;
-    }
-    c->population[0].count = fo;
-    c->population[1].count = zo;
 }
 
 /* ---- a straight line in logarithms ---- */
@@ -138,10 +152,10 @@ static void judge_exponent(hdo_law *w) {
 }
 
 static void fit(hdo_law *w, double noise_floor) {
-    int from = w->n_points - w->fit_points;
+    w->fit_points = w->n_points;
     w->floor = noise_floor;
     double sw = 0.0, sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0;
-    for (int k = from; k < w->n_points; k++) {
+    for (int k = 0; k < w->n_points; k++) {
         double rel = fmax(w->se[k] / w->mean[k], noise_floor), weight = 1.0 / (rel * rel);
         double x = log(w->x[k]), y = log(w->mean[k]);
         if (!(w->mean[k] > 0.0)) continue;
@@ -155,7 +169,7 @@ static void fit(hdo_law *w, double noise_floor) {
     w->exponent = (sw * sxy - sx * sy) / det;
     level = (sy - w->exponent * sx) / sw;
     double chi2 = 0.0;
-    for (int k = from; k < w->n_points; k++) {
+    for (int k = 0; k < w->n_points; k++) {
         double rel = fmax(w->se[k] / w->mean[k], noise_floor);
         double r = (log(w->mean[k]) - level - w->exponent * log(w->x[k])) / rel;
         if (w->mean[k] > 0.0) chi2 += r * r;
@@ -169,148 +183,154 @@ static void fit(hdo_law *w, double noise_floor) {
 
 /* ---- the laws ---- */
 
+static void add_point(hdo_law *w, double x, figure y) {
+    int k = w->n_points++;
+    w->x[k] = x;
+    w->mean[k] = y.mean;
+    w->se[k] = y.se;
+}
+
 /* At equal parallel time P = T/n the published step makes the error ln(T)/n: half the nodes forward mode, d n0 = O(n).
  */
-static hdo_status law_convex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
+static hdo_status law_convex(lab *l, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "speedup-convex",
                    .statement = "strongly convex: error at equal parallel time falls as ln(T)/n",
                    .x_label = "nodes n",
                    .y_label = "(f(mu) - f*) / ln T at equal parallel time",
-                   .expected = -1.0,
-                   .seeds = l->seeds};
+                   .expected = -1.0};
     const double P = 400.0;
-    const int most = quick ? 32 : 128;
-    hdo_config c;
-    hdo_status st = HDO_OK;
-    for (int n = 4; n <= most && st == HDO_OK; n *= 2) {
+    const int most = l->quick ? 32 : 128;
+    for (int n = 4; n <= most; n *= 2) {
         double T = P * n;
-        problem(&c, 16, n / 2, n / 2, 17, 4.0 * n * log(T) / T, "pairwise", (int64_t)T);
-        int k = w->n_points++;
-        w->x[k] = n;
-        st = measure(l, &c, n, false, &w->mean[k], &w->se[k], e);
-        w->mean[k] /= log(T);
-        w->se[k] /= log(T);
+        setting s = {.d = 16, .fo = n / 2, .zo = n / 2, .rv = 17, .mixing = "pairwise", .stride = n};
+        s.lr = 4.0 * n * log(T) / T;
+        s.steps = (int64_t)T;
+        figure y;
+        hdo_status st = measure(l, &s, &y, e);
+        if (st != HDO_OK) return st;
+        add_point(w, n, (figure){y.mean / log(T), y.se / log(T)});
     }
-    w->fit_points = w->n_points;
-    if (st == HDO_OK)
-        allow(w, 4.0 * log(4.0 * P) / P, 4.0 * log(most * P) / P, "relative error of the order of the step, 4 ln(T)/P");
-    if (st == HDO_OK) fit(w, 1e-3);
-    return st;
+    allow(w, 4.0 * log(4.0 * P) / P, 4.0 * log(most * P) / P, "relative error of the order of the step, 4 ln(T)/P");
+    fit(w, 1e-3);
+    return HDO_OK;
 }
 
-static hdo_status law_nonconvex(lab *l, bool quick, hdo_law *w, hdo_error *e) {
+static hdo_status law_nonconvex(lab *l, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "speedup-nonconvex",
                    .statement = "non-convex step: mean squared gradient at equal parallel time falls as 1/sqrt(n)",
                    .x_label = "nodes n",
                    .y_label = "mean |grad f(mu)|^2 at equal parallel time",
-                   .expected = -0.5,
-                   .seeds = l->seeds};
-    const double P = quick ? 400.0 : 1600.0, d = 16.0; /* larger P: smaller steps, closer to the limit */
-    const int most = quick ? 32 : 128;
-    hdo_config c;
-    hdo_status st = HDO_OK;
-    for (int n = 4; n <= most && st == HDO_OK; n *= 2) {
+                   .expected = -0.5};
+    const double P = l->quick ? 400.0 : 1600.0, d = 16.0; /* larger P: smaller steps, closer to the limit */
+    const int most = l->quick ? 32 : 128;
+    for (int n = 4; n <= most; n *= 2) {
         double T = P * n;
-        problem(&c, 16, n / 2, n / 2, 17, n / sqrt(d * T), "pairwise", (int64_t)T);
-        int k = w->n_points++;
-        w->x[k] = n;
-        st = measure(l, &c, n / 2, true, &w->mean[k], &w->se[k], e);
+        setting s = {.d = 16, .fo = n / 2, .zo = n / 2, .rv = 17, .mixing = "pairwise", .stride = n / 2};
+        s.lr = n / sqrt(d * T);
+        s.steps = (int64_t)T;
+        s.gradient = true;
+        figure y;
+        hdo_status st = measure(l, &s, &y, e);
+        if (st != HDO_OK) return st;
+        add_point(w, n, y);
     }
-    w->fit_points = w->n_points;
-    if (st == HDO_OK)
-        allow(w, sqrt(4.0 / (d * P)), sqrt(most / (d * P)), "relative error of the order of the step, sqrt(n/(dP))");
-    if (st == HDO_OK) fit(w, 1e-3);
-    return st;
+    allow(w, sqrt(4.0 / (d * P)), sqrt(most / (d * P)), "relative error of the order of the step, sqrt(n/(dP))");
+    fit(w, 1e-3);
+    return HDO_OK;
 }
 
-/* Noise of a population over that of first-order nodes only, minus one: n0 (d+1) / (rv n). */
-static hdo_status excess(lab *l, bool quick, int d, int n, int n0, int rv, int64_t T, double base, double base_se,
-                         double *y, double *se, hdo_error *e) {
-    hdo_config c;
-    double m, s;
-    problem(&c, d, n - n0, n0, rv, quick ? 0.05 : 0.02, "matching", T);
-    hdo_status st = measure(l, &c, 5, false, &m, &s, e);
-    *y = m / base - 1.0;
-    *se = m / base * sqrt(s * s / (m * m) + base_se * base_se / (base * base));
-    return st;
+/* The step of the two laws of extra noise, and what it does beyond the law where zeroth-order nodes multiply the
+ * squared gradient by omega: they multiply the disagreement too, which is about h^2 (1 + omega) of the noise, and the
+ * mean model's own distance, h x/(2n) of it. */
+static double small_step(const lab *l) {
+    return l->quick ? 0.05 : 0.02;
 }
-
-/* What a step h does beyond the law where zeroth-order nodes multiply the squared gradient by omega: they multiply the
- * disagreement too, which is about h^2 (1 + omega) of the noise, and the mean model's own distance, h x/(2n) of it. */
 static double finite_step(double h, double omega, double x, double n) {
     return h * h * (1.0 + omega) + h * x / (2.0 * n);
 }
 static const char finite_step_why[] = "relative error h^2 (1 + omega) + h x/(2n) with step h, omega = (d+1)/rv";
 
-static hdo_status law_threshold(lab *l, bool quick, hdo_law *w, hdo_error *e) {
+/* n nodes, all of first order. */
+static setting first_order(const lab *l, int d, int n) {
+    return (setting){.d = d,
+                     .fo = n,
+                     .rv = 1,
+                     .lr = small_step(l),
+                     .mixing = "matching",
+                     .steps = l->quick ? 1500 : 4000,
+                     .stride = 5};
+}
+
+/* A point of a law: noise of a population over that of first-order nodes only, minus one: n0 (d+1) / (rv n). */
+static hdo_status add_excess(lab *l, hdo_law *w, double x, const setting *s, figure base, hdo_error *e) {
+    figure y;
+    hdo_status st = measure(l, s, &y, e);
+    if (st != HDO_OK) return st;
+    double ratio = y.mean / base.mean;
+    double var = y.se * y.se / (y.mean * y.mean) + base.se * base.se / (base.mean * base.mean); /* relative */
+    add_point(w, x, (figure){ratio - 1.0, ratio * sqrt(var)});
+    return HDO_OK;
+}
+
+/* The law of the threshold in dimension d, from n0 zeroth-order nodes of 64 on. */
+static hdo_status add_thresholds(lab *l, hdo_law *w, int d, int n0, hdo_error *e) {
+    setting s = first_order(l, d, 64);
+    figure base;
+    hdo_status st = measure(l, &s, &base, e);
+    for (; n0 <= 64 && st == HDO_OK; n0 *= 2) {
+        s.fo = 64 - n0;
+        s.zo = n0;
+        st = add_excess(l, w, (d + 1.0) * n0 / 64.0, &s, base, e);
+    }
+    return st;
+}
+
+static hdo_status law_threshold(lab *l, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "threshold",
                    .statement = "extra noise of n0 zeroth-order nodes is n0 (d+1)/n: free as long as d n0 = O(n)",
                    .x_label = "n0 (d+1) / n",
                    .y_label = "noise / noise of first-order nodes, minus 1",
-                   .expected = 1.0,
-                   .seeds = l->seeds};
-    const int64_t T = quick ? 1500 : 4000;
-    hdo_config c;
-    double base, base_se;
-    problem(&c, 7, 64, 0, 1, quick ? 0.05 : 0.02, "matching", T);
-    hdo_status st = measure(l, &c, 5, false, &base, &base_se, e);
-    for (int n0 = quick ? 4 : 2; n0 <= 64 && st == HDO_OK; n0 *= 2) { /* d = 7: one to eight times n0/8 */
-        int k = w->n_points++;
-        w->x[k] = 8.0 * n0 / 64.0;
-        st = excess(l, quick, 7, 64, n0, 1, T, base, base_se, &w->mean[k], &w->se[k], e);
-    }
-    problem(&c, 63, 64, 0, 1, quick ? 0.05 : 0.02, "matching", T);
-    if (st == HDO_OK) st = measure(l, &c, 5, false, &base, &base_se, e);
-    for (int n0 = 16; n0 <= 64 && st == HDO_OK; n0 *= 2) { /* the same law in another dimension: 16 to 64 */
-        int k = w->n_points++;
-        w->x[k] = 64.0 * n0 / 64.0;
-        st = excess(l, quick, 63, 64, n0, 1, T, base, base_se, &w->mean[k], &w->se[k], e);
-    }
-    w->fit_points = w->n_points;
-    double h = quick ? 0.05 : 0.02;
-    if (st == HDO_OK) {
-        allow(w, finite_step(h, 8.0, w->x[0], 64.0), finite_step(h, 64.0, 64.0, 64.0), finite_step_why);
-        fit(w, 0.01);
-    }
-    return st;
+                   .expected = 1.0};
+    hdo_status st = add_thresholds(l, w, 7, l->quick ? 4 : 2, e); /* one to eight times n0/8 */
+    if (st == HDO_OK) st = add_thresholds(l, w, 63, 16, e);       /* the same law in another dimension: 16 to 64 */
+    if (st != HDO_OK) return st;
+    double h = small_step(l);
+    allow(w, finite_step(h, 8.0, w->x[0], 64.0), finite_step(h, 64.0, 64.0, 64.0), finite_step_why);
+    fit(w, 0.01);
+    return HDO_OK;
 }
 
-static hdo_status law_directions(lab *l, bool quick, hdo_law *w, hdo_error *e) {
+static hdo_status law_directions(lab *l, hdo_law *w, hdo_error *e) {
     *w = (hdo_law){.name = "directions",
                    .statement = "extra noise of zeroth-order nodes falls as 1/rv",
                    .x_label = "directions rv",
                    .y_label = "noise / noise of first-order nodes, minus 1",
-                   .expected = -1.0,
-                   .seeds = l->seeds};
-    const int64_t T = quick ? 1500 : 4000;
-    hdo_config c;
-    double base, base_se;
-    problem(&c, 31, 32, 0, 1, quick ? 0.05 : 0.02, "matching", T);
-    hdo_status st = measure(l, &c, 5, false, &base, &base_se, e);
-    for (int rv = 1; rv <= (quick ? 16 : 64) && st == HDO_OK; rv *= 2) {
-        int k = w->n_points++;
-        w->x[k] = rv;
-        st = excess(l, quick, 31, 32, 16, rv, T, base, base_se, &w->mean[k], &w->se[k], e);
-    }
-    w->fit_points = w->n_points;
-    double h = quick ? 0.05 : 0.02, last = w->x[w->n_points > 0 ? w->n_points - 1 : 0];
-    if (st == HDO_OK) { /* half the nodes: x of the law before is 16/rv */
-        allow(w, finite_step(h, 32.0, 16.0, 32.0), finite_step(h, 32.0 / last, 16.0 / last, 32.0), finite_step_why);
-        fit(w, 0.01);
-    }
-    return st;
+                   .expected = -1.0};
+    setting s = first_order(l, 31, 32);
+    figure base;
+    hdo_status st = measure(l, &s, &base, e);
+    s.fo = s.zo = 16;
+    for (s.rv = 1; s.rv <= (l->quick ? 16 : 64) && st == HDO_OK; s.rv *= 2) st = add_excess(l, w, s.rv, &s, base, e);
+    if (st != HDO_OK) return st;
+    double h = small_step(l), last = w->x[w->n_points - 1]; /* half the nodes: x of the law before is 16/rv */
+    allow(w, finite_step(h, 32.0, 16.0, 32.0), finite_step(h, 32.0 / last, 16.0 / last, 32.0), finite_step_why);
+    fit(w, 0.01);
+    return HDO_OK;
 }
 
 hdo_status hdo_scaling_run(bool quick, int threads, const hdo_study_hooks *hooks, hdo_law law[HDO_LAWS], hdo_error *e) {
     static const hdo_study_hooks none = {0};
-    lab l = {.seeds = quick ? 8 : 32, .total = quick ? 24 : 34, .hooks = hooks != NULL ? hooks : &none};
-    hdo_status (*const laws[HDO_LAWS])(lab *, bool, hdo_law *, hdo_error *) = {law_convex, law_nonconvex, law_threshold,
-                                                                               law_directions};
+    lab l = {.quick = quick, .seeds = quick ? 8 : 32, .total = quick ? 24 : 34, .hooks = hooks != NULL ? hooks : &none};
+    hdo_status (*const laws[HDO_LAWS])(lab *, hdo_law *, hdo_error *) = {law_convex, law_nonconvex, law_threshold,
+                                                                         law_directions};
     hdo_status st = hdo__team_init(&l.team, threads > 0 ? threads : hdo__cpu_count(), 64);
     l.jobs = calloc(SEEDS_MAX, sizeof *l.jobs);
     if (st != HDO_OK || l.jobs == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the experiments");
     memset(law, 0, HDO_LAWS * sizeof *law);
-    for (int k = 0; k < HDO_LAWS && st == HDO_OK; k++) st = laws[k](&l, quick, &law[k], e);
+    for (int k = 0; k < HDO_LAWS && st == HDO_OK; k++) {
+        st = laws[k](&l, &law[k], e);
+        law[k].seeds = l.seeds;
+    }
     free(l.jobs);
     hdo__team_clear(&l.team);
     return st;

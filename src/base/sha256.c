@@ -97,6 +97,15 @@ void hdo__sha256_hex(const unsigned char digest[32], char hex[65]) {
     hex[64] = '\0';
 }
 
+void hdo__sha256_bytes(const void *p, size_t len, char hex[65]) {
+    hdo_sha256 c;
+    unsigned char digest[32];
+    hdo__sha256_init(&c);
+    hdo__sha256_update(&c, p, len);
+    hdo__sha256_final(&c, digest);
+    hdo__sha256_hex(digest, hex);
+}
+
 hdo_status hdo__sha256_file(const char *path, char hex[65], hdo_error *e) {
     FILE *f = fopen(path, "rb");
     if (f == NULL) return hdo__fail(e, HDO_E_IO, "cannot read '%s': %s", path, strerror(errno));

@@ -17,6 +17,7 @@ void hdo__sha256_init(hdo_sha256 *c);
 void hdo__sha256_update(hdo_sha256 *c, const void *data, size_t len);
 void hdo__sha256_final(hdo_sha256 *c, unsigned char out[32]);
 void hdo__sha256_hex(const unsigned char digest[32], char hex[65]);
+void hdo__sha256_bytes(const void *p, size_t len, char hex[65]);
 hdo_status hdo__sha256_file(const char *path, char hex[65], hdo_error *e);
 
 #endif

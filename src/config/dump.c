@@ -200,15 +200,12 @@ char *hdo_config_help(const char *section) {
     char *text = NULL;
     size_t len = 0;
     bool found = false;
-    hdo_config *c = malloc(sizeof *c);
+    hdo_config *c = hdo__config_example();
     FILE *f = c != NULL ? open_memstream(&text, &len) : NULL;
     if (f == NULL) {
         free(c);
         return NULL;
     }
-    hdo_config_default(c);
-    hdo__class_default(&c->population[0], "fo");
-    hdo__class_default(&c->population[1], "zo");
     for (int i = 0; i <= hdo__n_sections; i++) {
         int row = i < hdo__n_sections ? i : HDO_SECTIONS_MAX;
         if (section != NULL && strcmp(section, hdo__row_section(row)->name) != 0) continue;

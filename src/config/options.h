@@ -49,6 +49,9 @@ extern const hdo_section hdo__class_section;
 /* Defaults of a class by its name: `fo...` back-propagates, anything else starts as zeroth order. */
 void hdo__class_default(hdo_class_config *k, const char *name);
 
+/* Defaults with a class fo and a class zo: what help and schema speak of. NULL: out of memory. Free with free. */
+hdo_config *hdo__config_example(void);
+
 void hdo__data_default(hdo_data_config *d);
 
 /* "(run.yaml:12:8) " or "" for the value of a dotted key, to put in front of a sentence about it. */

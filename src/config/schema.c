@@ -188,15 +188,12 @@ static void write_schema(FILE *f, const hdo_config *c) {
 char *hdo_config_schema(void) {
     char *text = NULL;
     size_t len = 0;
-    hdo_config *c = malloc(sizeof *c);
+    hdo_config *c = hdo__config_example();
     FILE *f = c != NULL ? open_memstream(&text, &len) : NULL;
     if (f == NULL) {
         free(c);
         return NULL;
     }
-    hdo_config_default(c);
-    hdo__class_default(&c->population[0], "fo");
-    hdo__class_default(&c->population[1], "zo");
     write_schema(f, c);
     free(c);
     bool bad = ferror(f) != 0;

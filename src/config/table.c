@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- row macros ---- */
@@ -434,4 +435,13 @@ void hdo_config_default(hdo_config *c) {
         put_number(&c->population[k].lr, 0.05);
         c->population[k].batch = 4;
     }
+}
+
+hdo_config *hdo__config_example(void) {
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return NULL;
+    hdo_config_default(c);
+    hdo__class_default(&c->population[0], "fo");
+    hdo__class_default(&c->population[1], "zo");
+    return c;
 }

@@ -159,15 +159,6 @@ hdo_status hdo__blob_gunzip(hdo_blob *b, size_t max, const char *what, hdo_error
 #endif
 }
 
-void hdo__sha256_bytes(const void *p, size_t len, char hex[65]) {
-    hdo_sha256 c;
-    unsigned char digest[32];
-    hdo__sha256_init(&c);
-    hdo__sha256_update(&c, p, len);
-    hdo__sha256_final(&c, digest);
-    hdo__sha256_hex(digest, hex);
-}
-
 void hdo__fingerprint(const char (*sha)[65], const char *const *name, int n, char hex[65]) {
     hdo_sha256 c;
     unsigned char digest[32];

@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "data/data_impl.h"
 
 enum { GEN = 1, FIELD_VAL = 0, FIELD_TRAIN = 1 }; /* GEN: node number of this generator in HDO_RNG_DATA */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "data/data_impl.h"
 #include "data/store.h"
 
@@ -99,9 +100,7 @@ static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, 
 hdo_status hdo__cifar_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
     const hdo_store_set *set = hdo__store_find("cifar10");
     char dir[HDO_DATA_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", c->path);
-    hdo_status st = HDO_OK;
-    if (c->path[0] == '\0') st = hdo__store_require(set, dir, sizeof dir, e);
+    hdo_status st = hdo__store_folder(set, c->path, dir, sizeof dir, e);
     if (st == HDO_OK) st = open_half(c, set, 0, 5, dir, c->train, train, e);
     if (st == HDO_OK) st = open_half(c, set, 5, 1, dir, c->val, val, e);
     if (st == HDO_E_DATA && c->path[0] != '\0') {

@@ -32,7 +32,6 @@ void hdo__blob_close(hdo_blob *b);
 hdo_status hdo__blob_gunzip(hdo_blob *b, size_t max, const char *what, hdo_error *e);
 /* SHA-256 over the lines "<sha256>  <name>\n" of the parts: the fingerprint of a set made of several files. */
 void hdo__fingerprint(const char (*sha)[65], const char *const *name, int n, char hex[65]);
-void hdo__sha256_bytes(const void *p, size_t len, char hex[65]);
 
 /* ---- images as bytes (byteset.c) ---- */
 #define HDO_CHUNKS_MAX 5

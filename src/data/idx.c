@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sha256.h"
 #include "data/data_impl.h"
 #include "data/store.h"
 
@@ -198,9 +199,7 @@ out:
 hdo_status hdo__mnist_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
     const hdo_store_set *set = hdo__store_find("mnist");
     char dir[HDO_DATA_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", c->path);
-    hdo_status st = HDO_OK;
-    if (c->path[0] == '\0') st = hdo__store_require(set, dir, sizeof dir, e);
+    hdo_status st = hdo__store_folder(set, c->path, dir, sizeof dir, e);
     if (st == HDO_OK) st = open_half(c, set, 0, dir, c->train, train, e);
     if (st == HDO_OK) st = open_half(c, set, 2, dir, c->val, val, e);
     return st;

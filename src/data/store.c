@@ -153,6 +153,11 @@ hdo_status hdo__store_require(const hdo_store_set *set, char *dir, size_t cap, h
     }
 }
 
+hdo_status hdo__store_folder(const hdo_store_set *set, const char *own, char *dir, size_t cap, hdo_error *e) {
+    snprintf(dir, cap, "%s", own);
+    return own[0] == '\0' ? hdo__store_require(set, dir, cap, e) : HDO_OK;
+}
+
 /* ---- changing it ---- */
 
 hdo_status hdo__store_lock(const char *root, const char *name, int *fd, hdo_error *e) {

@@ -47,6 +47,9 @@ hdo_status hdo__store_verify(const hdo_store_set *set, const char *dir, hdo_erro
  * with the command that helps. */
 hdo_status hdo__store_require(const hdo_store_set *set, char *dir, size_t cap, hdo_error *e);
 
+/* The folder of the configuration (data.path), or of the store. */
+hdo_status hdo__store_folder(const hdo_store_set *set, const char *own, char *dir, size_t cap, hdo_error *e);
+
 /* Lock of one data set: at most one process changes it at a time. Blocks; *fd < 0 on failure. */
 hdo_status hdo__store_lock(const char *root, const char *name, int *fd, hdo_error *e);
 void hdo__store_unlock(int fd);

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "data/data_impl.h"
 
 enum { GEN = 0, FIELD_TRAIN = 0, FIELD_VAL = 1, FIELD_FRAME = 2 }; /* GEN: node number in HDO_RNG_DATA */

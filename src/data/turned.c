@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "data/data_impl.h"
 
 enum { TURNS = 4 };

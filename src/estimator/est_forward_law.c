@@ -139,8 +139,7 @@ static hdo_status law_estimate(const hdo_estimator *s, const hdo_objective *f, c
         j.hi = block.hi;
         draw_block(&j, s->rv, hdo__rng_chi2(hdo__sibling_stream(&u, HDO_RNG_CHI), (uint64_t)b, s->rv), w->team);
     }
-    info->backward = 1;
-    info->cost = (int64_t)HDO_COST_JVP * s->rv * hdo__block_count(s, f); /* of the forward mode it stands for */
+    hdo__info_simulated(s, f, info);
     hdo__arena_rewind(w->arena, mark);
     return st;
 }

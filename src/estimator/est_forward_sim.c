@@ -125,8 +125,7 @@ static hdo_status sim_estimate(const hdo_estimator *s, const hdo_objective *f, c
             add_group(&j, s->rv, w->team);
         }
     }
-    info->backward = 1;
-    info->cost = (int64_t)HDO_COST_JVP * s->rv * hdo__block_count(s, f); /* of the forward mode it stands for */
+    hdo__info_simulated(s, f, info);
     hdo__arena_rewind(w->arena, mark);
     return st;
 }

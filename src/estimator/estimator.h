@@ -125,6 +125,13 @@ void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team
 /* scale (k) for the directions from u->scale_from on; u->scale then points at it. Nothing unless u is on the sphere. */
 void hdo__scale_directions(hdo_dirs *u, int first, int k, hdo_team *team, float *scale);
 
+/* What an estimator that stands for forward mode and computes one gradient instead reports: one pass back, and the cost
+ * of the forward mode. */
+static inline void hdo__info_simulated(const hdo_estimator *s, const hdo_objective *f, hdo_estimate_info *info) {
+    info->backward = 1;
+    info->cost = (int64_t)HDO_COST_JVP * s->rv * hdo__block_count(s, f);
+}
+
 /* One constructor-free table per estimator. */
 #define HDO_X(id, name, zeroth, vectors) extern HDO_LAB const hdo_estimator_ops hdo__est_##id;
 HDO_ESTIMATOR_LIST(HDO_X)

@@ -14,24 +14,20 @@
 
 /* Plain C, sums in double, any head size: the oracle. The backward pass recomputes what it needs and ignores out and
  * lse (either may be NULL there). */
-void hdo__ref_attn_fwd(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a);
-void hdo__ref_attn_bwd(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
-                       float *dqkv, hdo_arena *a);
-void hdo__ref_attn_jvp(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
-                       hdo_arena *a);
-size_t hdo__ref_attn_work(const hdo_attn *s, int k);
-void hdo__ref_vexp(size_t n, const float *x, float *y);
-void hdo__ref_gelu(size_t n, const float *x, float *y, float *dy);
+hdo_attn_fwd_fn hdo__ref_attn_fwd;
+hdo_attn_bwd_fn hdo__ref_attn_bwd;
+hdo_attn_jvp_fn hdo__ref_attn_jvp;
+hdo_attn_work_fn hdo__ref_attn_work;
+hdo_vexp_fn hdo__ref_vexp;
+hdo_gelu_fn hdo__ref_gelu;
 
 typedef struct hdo_attn_simd {
-    void (*attn_fwd)(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a);
-    void (*attn_bwd)(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
-                     float *dqkv, hdo_arena *a);
-    void (*attn_jvp)(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
-                     hdo_arena *a);
-    size_t (*attn_work)(const hdo_attn *s, int k);
-    void (*vexp)(size_t n, const float *x, float *y);
-    void (*gelu)(size_t n, const float *x, float *y, float *dy);
+    hdo_attn_fwd_fn *attn_fwd;
+    hdo_attn_bwd_fn *attn_bwd;
+    hdo_attn_jvp_fn *attn_jvp;
+    hdo_attn_work_fn *attn_work;
+    hdo_vexp_fn *vexp;
+    hdo_gelu_fn *gelu;
 } hdo_attn_simd;
 
 extern const hdo_attn_simd hdo__attn_portable;

@@ -44,46 +44,63 @@ typedef struct hdo_attn { /* causal multi-head self-attention of small heads */
      * of the stream. */
 } hdo_attn;
 
+/* ---- what a kernel computes, the same for the reference and every vector unit ---- */
+
+/* C (M, N) = alpha op(A) op(B) + beta C, row-major; ta: A is stored (K, M). */
+typedef void hdo_gemm_fn(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
+                         int ldb, float beta, float *C, int ldc);
+
+/* y (B, O, Ho, Wo) = conv(x, w) + bias (bias may be NULL). */
+typedef void hdo_conv_fwd_fn(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y,
+                             hdo_arena *a);
+/* dx (B, C, H, W) = transposed convolution of dy; overwritten. */
+typedef void hdo_conv_bwd_x_fn(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
+/* dw (O, C, kh, kw) and db (O; may be NULL), overwritten: sums over the batch. */
+typedef void hdo_conv_bwd_w_fn(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
+typedef size_t hdo_conv_work_fn(const hdo_conv *c); /* scratch bytes of the three passes */
+
+/* z (B, C, K): logits of K linear models, rows of X with leading dimension ld: weights (C, p), then biases (C). */
+typedef void hdo_sparse_logits_fn(const hdo_sparse *s, int K, int C, const float *X, size_t ld, float *z, hdo_arena *a);
+typedef size_t hdo_sparse_work_fn(int B, int p);
+
+/* One sample under K models, z (C, K): z -= its largest class, hits (K) += is that the label? Then, with e = exp(z),
+ * loss (K) += log(sum of e over classes) - own, in double, classes rising. */
+typedef void hdo_score_top_fn(int K, int C, float *z, int32_t label, int64_t *hits);
+typedef void hdo_score_loss_fn(int K, int C, const float *e, const float *own, double *loss);
+
+/* qkv (B, T, 3 D): query, key, value side by side; out (B, T, D); lse (B, heads, T) log-sum-exp for the backward pass,
+ * may be NULL. Scores are q.k / sqrt(hs), positions j <= i. No score matrix is ever stored. */
+typedef void hdo_attn_fwd_fn(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a);
+typedef void hdo_attn_bwd_fn(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
+                             float *dqkv, hdo_arena *a);
+/* tangent: (qkv, dqkv) -> (out, dout) for k tangents; dqkv (k, B, T, 3 D), dout (k, B, T, D). */
+typedef void hdo_attn_jvp_fn(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
+                             hdo_arena *a);
+typedef size_t hdo_attn_work_fn(const hdo_attn *s, int k);
+
+/* y[i] = exp(x[i]) for moderate x (|x| < 87), relative error below 2e-7. In place is fine. */
+typedef void hdo_vexp_fn(size_t n, const float *x, float *y);
+/* GELU (exact, erf form) and its derivative; dy may be NULL. */
+typedef void hdo_gelu_fn(size_t n, const float *x, float *y, float *dy);
+
 typedef struct hdo_kernels {
     const char *name;  /* "ref", "auto" */
     const char *title; /* "plain C", "own, avx2": for hdo doctor */
-
-    /* C (M, N) = alpha op(A) op(B) + beta C, row-major; ta: A is stored (K, M). */
-    void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
-                 float beta, float *C, int ldc);
-
-    /* y (B, O, Ho, Wo) = conv(x, w) + bias (bias may be NULL). */
-    size_t (*conv_work)(const hdo_conv *c); /* scratch bytes of the three passes */
-    void (*conv_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
-    /* dx (B, C, H, W) = transposed convolution of dy; overwritten. */
-    void (*conv_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
-    /* dw (O, C, kh, kw) and db (O; may be NULL), overwritten: sums over the batch. */
-    void (*conv_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
-
-    /* z (B, C, K): logits of K linear models, rows of X with leading dimension ld: weights (C, p), then biases (C).
-     * NULL in the reference: it has no use for lists. */
-    size_t (*sparse_work)(int B, int p);
-    void (*sparse_logits)(const hdo_sparse *s, int K, int C, const float *X, size_t ld, float *z, hdo_arena *a);
-
-    /* One sample under K models, z (C, K): z -= its largest class, hits (K) += is that the label? Then, with e =
-     * exp(z), loss (K) += log(sum of e over classes) - own, in double, classes rising. */
-    void (*score_top)(int K, int C, float *z, int32_t label, int64_t *hits);
-    void (*score_loss)(int K, int C, const float *e, const float *own, double *loss);
-
-    /* qkv (B, T, 3 D): query, key, value side by side; out (B, T, D); lse (B, heads, T) log-sum-exp for the backward
-     * pass, may be NULL. Scores are q.k / sqrt(hs), positions j <= i. No score matrix is ever stored. */
-    void (*attn_fwd)(const hdo_attn *s, const float *qkv, float *out, float *lse, hdo_arena *a);
-    void (*attn_bwd)(const hdo_attn *s, const float *qkv, const float *out, const float *lse, const float *dout,
-                     float *dqkv, hdo_arena *a);
-    /* tangent: (qkv, dqkv) -> (out, dout) for k tangents; dqkv (k, B, T, 3 D), dout (k, B, T, D). */
-    void (*attn_jvp)(const hdo_attn *s, int k, const float *qkv, const float *dqkv, float *out, float *dout,
-                     hdo_arena *a);
-    size_t (*attn_work)(const hdo_attn *s, int k);
-
-    /* y[i] = exp(x[i]) for moderate x (|x| < 87), relative error below 2e-7. In place is fine. */
-    void (*vexp)(size_t n, const float *x, float *y);
-    /* GELU (exact, erf form) and its derivative; dy may be NULL. */
-    void (*gelu)(size_t n, const float *x, float *y, float *dy);
+    hdo_gemm_fn *gemm;
+    hdo_conv_fwd_fn *conv_fwd;
+    hdo_conv_bwd_x_fn *conv_bwd_x;
+    hdo_conv_bwd_w_fn *conv_bwd_w;
+    hdo_conv_work_fn *conv_work;
+    hdo_sparse_logits_fn *sparse_logits; /* NULL in the reference: it has no use for lists */
+    hdo_sparse_work_fn *sparse_work;
+    hdo_score_top_fn *score_top;
+    hdo_score_loss_fn *score_loss;
+    hdo_attn_fwd_fn *attn_fwd;
+    hdo_attn_bwd_fn *attn_bwd;
+    hdo_attn_jvp_fn *attn_jvp;
+    hdo_attn_work_fn *attn_work;
+    hdo_vexp_fn *vexp;
+    hdo_gelu_fn *gelu;
 } hdo_kernels;
 
 HDO_LAB const hdo_kernels *hdo__kernels(int which); /* HDO_KERNELS_AUTO or HDO_KERNELS_REF */

@@ -13,29 +13,27 @@
 #include "kernels/kernels.h"
 
 /* Plain C, sums in double: the oracle. No scratch. */
-void hdo__ref_gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
-                   float beta, float *C, int ldc);
-size_t hdo__ref_conv_work(const hdo_conv *c);
-void hdo__ref_conv_fwd(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
-void hdo__ref_conv_bwd_x(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
-void hdo__ref_conv_bwd_w(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
-void hdo__ref_score_top(int K, int C, float *z, int32_t label, int64_t *hits);
-void hdo__ref_score_loss(int K, int C, const float *e, const float *own, double *loss);
+hdo_gemm_fn hdo__ref_gemm;
+hdo_conv_work_fn hdo__ref_conv_work;
+hdo_conv_fwd_fn hdo__ref_conv_fwd;
+hdo_conv_bwd_x_fn hdo__ref_conv_bwd_x;
+hdo_conv_bwd_w_fn hdo__ref_conv_bwd_w;
+hdo_score_top_fn hdo__ref_score_top;
+hdo_score_loss_fn hdo__ref_score_loss;
 
 /* Our vector kernels. conv_*: any convolution; small ones go to direct kernels, 3 x 3 with many channels to Winograd
  * kernels, the rest to an implicit matrix product. */
 typedef struct hdo_mm_simd {
     const char *name;
-    void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B, int ldb,
-                 float beta, float *C, int ldc);
-    size_t (*conv_work)(const hdo_conv *c);
-    void (*conv_fwd)(const hdo_conv *c, const float *x, const float *w, const float *bias, float *y, hdo_arena *a);
-    void (*conv_bwd_x)(const hdo_conv *c, const float *dy, const float *w, float *dx, hdo_arena *a);
-    void (*conv_bwd_w)(const hdo_conv *c, const float *x, const float *dy, float *dw, float *db, hdo_arena *a);
-    size_t (*sparse_work)(int B, int p);
-    void (*sparse_logits)(const hdo_sparse *s, int K, int C, const float *X, size_t ld, float *z, hdo_arena *a);
-    void (*score_top)(int K, int C, float *z, int32_t label, int64_t *hits);
-    void (*score_loss)(int K, int C, const float *e, const float *own, double *loss);
+    hdo_gemm_fn *gemm;
+    hdo_conv_work_fn *conv_work;
+    hdo_conv_fwd_fn *conv_fwd;
+    hdo_conv_bwd_x_fn *conv_bwd_x;
+    hdo_conv_bwd_w_fn *conv_bwd_w;
+    hdo_sparse_work_fn *sparse_work;
+    hdo_sparse_logits_fn *sparse_logits;
+    hdo_score_top_fn *score_top;
+    hdo_score_loss_fn *score_loss;
 } hdo_mm_simd;
 
 extern const hdo_mm_simd hdo__mm_portable;

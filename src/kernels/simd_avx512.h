@@ -3,27 +3,9 @@
 
 #define VL 16
 typedef __m512 vec;
-MM_INLINE vec v_zero(void) {
-    return _mm512_setzero_ps();
-}
-MM_INLINE vec v_load(const float *p) {
-    return _mm512_loadu_ps(p);
-}
-MM_INLINE void v_store(float *p, vec v) {
-    _mm512_storeu_ps(p, v);
-}
-MM_INLINE vec v_set1(float x) {
-    return _mm512_set1_ps(x);
-}
-MM_INLINE vec v_fma(vec a, vec b, vec c) {
-    return _mm512_fmadd_ps(a, b, c);
-}
-MM_INLINE vec v_add(vec a, vec b) {
-    return _mm512_add_ps(a, b);
-}
-MM_INLINE vec v_mul(vec a, vec b) {
-    return _mm512_mul_ps(a, b);
-}
+#define X86(op) _mm512_##op
+#include "kernels/simd_x86.h"
+
 /* The first n < VL floats at p, zeros behind them. */
 MM_INLINE vec v_load_part(const float *p, size_t n) {
     return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);

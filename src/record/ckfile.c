@@ -17,9 +17,10 @@
 static const char hash_key[] = "\"sha256\": \"";
 enum { DIGITS = 64, BLOCK = 1 << 16 };
 
-bool hdo__read_at(int fd, void *buf, size_t len, uint64_t off) {
-    for (char *p = buf; len > 0;) {
-        ssize_t n = pread(fd, p, len, (off_t)off);
+/* All len bytes, in as many calls as it takes. */
+static bool move_at(int fd, bool out, char *p, size_t len, uint64_t off) {
+    while (len > 0) {
+        ssize_t n = out ? pwrite(fd, p, len, (off_t)off) : pread(fd, p, len, (off_t)off);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         p += n;
@@ -29,16 +30,12 @@ bool hdo__read_at(int fd, void *buf, size_t len, uint64_t off) {
     return true;
 }
 
+bool hdo__read_at(int fd, void *buf, size_t len, uint64_t off) {
+    return move_at(fd, false, buf, len, off);
+}
+
 bool hdo__write_at(int fd, const void *buf, size_t len, uint64_t off) {
-    for (const char *p = buf; len > 0;) {
-        ssize_t n = pwrite(fd, p, len, (off_t)off);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        p += n;
-        off += (uint64_t)n;
-        len -= (size_t)n;
-    }
-    return true;
+    return move_at(fd, true, (char *)(uintptr_t)buf, len, off); /* pwrite only reads */
 }
 
 /* ---- names ---- */

