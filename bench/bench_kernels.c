@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "base/simd.h"
 #include "lab/bench/limits.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "kernels/mm.h"
 
 #define MAX_REPS 2000

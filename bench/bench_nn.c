@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "nn/nn.h"
 
 enum { MAX_REPS = 2000 };
@@ -79,7 +79,7 @@ static void run(const row *r, int threads, double seconds) {
     for (size_t i = 0; i < n; i++) tok[i] = (int32_t)hdo__rng_below(s, i, 6);
     for (int i = 0; i < B; i++) label[i] = (int32_t)hdo__rng_below(s, (uint64_t)i, (uint64_t)classes);
     for (int i = 0; i < models; i++) hdo__net_init(net, HDO_INIT_PYTORCH, 0, (uint64_t)i, X + (size_t)i * ld);
-    hdo_samples b = {.size = B, .in = in, .tok = tok, .label = label, .train = true};
+    hdo_net_samples b = {.size = B, .in = in, .tok = tok, .label = label, .train = true};
     hdo_dirs u = {.s = hdo__stream(1, HDO_RNG_DIRECTION, 0, 0, 0), .dist = HDO_DIST_GAUSSIAN, .d = d};
     hdo_team team;
     hdo_arena own;

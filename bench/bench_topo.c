@@ -67,10 +67,10 @@ int main(int argc, char **argv) {
     printf("bench,shape,backend,threads,reps,median_s,p10_s,p90_s\n");
     for (size_t i = 0; i < sizeof bench / sizeof bench[0]; i++) {
         hdo_config_default(&c);
-        hdo_status st = hdo_config_set(&c, "mixing.kind", bench[i].kind, HDO_FROM_FLAG, &e);
-        if (st == HDO_OK) st = hdo_config_set(&c, "mixing.graph", bench[i].graph, HDO_FROM_FLAG, &e);
-        if (st == HDO_OK) st = hdo_config_set(&c, "mixing.graph_mode", bench[i].mode, HDO_FROM_FLAG, &e);
-        if (st == HDO_OK) st = hdo_config_set(&c, "mixing.placement", "spread", HDO_FROM_FLAG, &e);
+        hdo_status st = hdo_config_set_from(&c, "mixing.kind", bench[i].kind, HDO_FROM_FLAG, &e);
+        if (st == HDO_OK) st = hdo_config_set_from(&c, "mixing.graph", bench[i].graph, HDO_FROM_FLAG, &e);
+        if (st == HDO_OK) st = hdo_config_set_from(&c, "mixing.graph_mode", bench[i].mode, HDO_FROM_FLAG, &e);
+        if (st == HDO_OK) st = hdo_config_set_from(&c, "mixing.placement", "spread", HDO_FROM_FLAG, &e);
         for (int n = 100; n <= largest && st == HDO_OK; n *= 10) {
             hdo_mixer m;
             double start = hdo__now_s();

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "kernels/kernels.h"
 #include "nn/nn.h"
 
@@ -77,10 +77,10 @@ static void population(const char *const *set) {
                                "steps: 100000\nthreads: 1\neval: {every: 0}\n"
                                "population:\n  zo: {count: 8, estimator: fo, rv: 16, lr: 1.0e-6, batch: 2}\n";
     hdo_config_default(&c);
-    if (hdo_config_load_text(&c, "guard", base, sizeof base - 1, &e) != HDO_OK) die(e.msg);
+    if (hdo_config_load_bytes(&c, "guard", base, sizeof base - 1, &e) != HDO_OK) die(e.msg);
     hdo_config_as_base(&c);
     for (; set[0] != NULL; set += 2) {
-        if (hdo_config_set(&c, set[0], set[1], HDO_FROM_FLAG, &e) != HDO_OK) die(e.msg);
+        if (hdo_config_set_from(&c, set[0], set[1], HDO_FROM_FLAG, &e) != HDO_OK) die(e.msg);
     }
     if (hdo_run_create(&r, &c, NULL, &e) != HDO_OK) die(e.msg);
     count(do_steps, r);
@@ -107,7 +107,7 @@ static void steps(const char *name) {
 
 typedef struct pass {
     hdo_net *net;
-    hdo_samples b;
+    hdo_net_samples b;
     hdo_dirs u;
     hdo_team team;
     float *x, *g;
@@ -158,7 +158,7 @@ static void network(const char *name) {
         q.x = get((d + q.net->buffers.total) * sizeof(float));
         q.g = get(d * sizeof(float));
         q.loss = get((size_t)q.K * sizeof(double));
-        q.b = (hdo_samples){.size = B, .in = in, .tok = tok, .label = label, .train = true};
+        q.b = (hdo_net_samples){.size = B, .in = in, .tok = tok, .label = label, .train = true};
         q.u = (hdo_dirs){.s = hdo__stream(1, HDO_RNG_DIRECTION, 0, 0, 0), .dist = HDO_DIST_GAUSSIAN, .d = d};
         hdo__net_init(q.net, HDO_INIT_PYTORCH, 0, 1, q.x);
         if (hdo__team_init(&q.team, 1, hdo__net_work_for(q.net, all[i].kind, B, q.K)) != HDO_OK) die("no memory");

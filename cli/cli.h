@@ -13,7 +13,7 @@
 
 #include "hdo/experimental/json.h"
 #include "hdo/experimental/quote.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "options.h"
 
 enum {

@@ -170,7 +170,7 @@ static hdo_status data_config(const args *a, const char *name, hdo_data_config *
         return HDO_E_MEMORY;
     }
     hdo_config_default(c);
-    hdo_status st = hdo_config_set(c, "data.name", name, HDO_FROM_FLAG, e);
+    hdo_status st = hdo_config_set_from(c, "data.name", name, HDO_FROM_FLAG, e);
     for (int i = 0; i < a->common.set.n && st == HDO_OK; i++) {
         char key[128];
         const char *text = a->common.set.item[i], *eq = strchr(text, '=');
@@ -182,7 +182,7 @@ static hdo_status data_config(const args *a, const char *name, hdo_data_config *
         }
         const bool full = strncmp(text, "data.", 5) == 0;
         snprintf(key, sizeof key, "%s%.*s", full ? "" : "data.", (int)(eq - text), text);
-        st = hdo_config_set(c, key, eq + 1, HDO_FROM_FLAG, e);
+        st = hdo_config_set_from(c, key, eq + 1, HDO_FROM_FLAG, e);
     }
     *out = c->data;
     free(c);

@@ -32,7 +32,7 @@ static int run_doctor(int argc, char **argv) {
     int code = cli_parse(&cmd_doctor, argc, argv, &o);
     if (code >= 0) return code;
     hdo_feature f[32];
-    int n = hdo_features(f, 32);
+    int n = hdo_feature_list(f, 32);
     cli_style s = cli_style_for(stdout);
     printf("hdo %s, built from %s\n", hdo_version(), hdo_commit());
     for (int i = 0; i < n; i++) {

@@ -97,8 +97,8 @@ static hdo_status load(const eval_options *o, const char *source, hdo_config *c,
         hdo_config_default(c);
         st = HDO_OK;
     }
-    if (st == HDO_OK && o->model != NULL) st = hdo_config_set(c, "model.name", o->model, HDO_FROM_FLAG, e);
-    if (st == HDO_OK && o->data != NULL) st = hdo_config_set(c, "data.name", o->data, HDO_FROM_FLAG, e);
+    if (st == HDO_OK && o->model != NULL) st = hdo_config_set_from(c, "model.name", o->model, HDO_FROM_FLAG, e);
+    if (st == HDO_OK && o->data != NULL) st = hdo_config_set_from(c, "data.name", o->data, HDO_FROM_FLAG, e);
     return st == HDO_OK ? cli_apply_sets(c, &o->common.set, e) : st;
 }
 

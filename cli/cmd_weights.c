@@ -3,7 +3,7 @@
 
 #include "cli.h"
 #include "hdo/lab/eval.h"
-#include "hdo/weights.h"
+#include "hdo/experimental/weights.h"
 
 typedef struct weights_options {
     cli_common common;

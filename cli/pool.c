@@ -72,7 +72,7 @@ static hdo_status open_run(const state *s, int k, hdo_run **r, hdo_error *e) {
     const cli_job *job = &s->jobs[k];
     hdo_hooks hooks = {.log = on_log, .asked = cli_asked, .hurry = cli_hurry, .tune = hdo_auto_tune};
     hdo_resume how = {.threads = s->threads, .n_set = s->p->n_set, .set = s->p->set};
-    if (job->resume) return hdo_run_resume(r, job->dir, &how, &hooks, e);
+    if (job->resume) return hdo_run_resume_how(r, job->dir, &how, &hooks, e);
     hdo_config *c = malloc(sizeof *c);
     if (c == NULL) return HDO_E_MEMORY;
     hdo_status st = s->p->config(s->p->ctx, k, c, e);

@@ -96,7 +96,7 @@ int run_resumed_seeds(const run_options *o) {
         ok = cli_seeds_add(&seeds, o->resume, seed, &e);
     hdo_resume how = {.n_set = run_resume_settings(o, set), .set = set};
     for (int k = 0; ok && k < how.n_set; k++) /* for seeds that are new */
-        ok = hdo_config_set(c, set[k].key, set[k].value, HDO_FROM_FLAG, &e) == HDO_OK;
+        ok = hdo_config_set_from(c, set[k].key, set[k].value, HDO_FROM_FLAG, &e) == HDO_OK;
     if (ok) ok = cli_seeds_note(o->resume, &seeds, &e);
     int code = ok ? 0 : cli_fail(&e);
     if (ok) code = run_jobs(o, c, o->common.threads, &how, &seeds, o->resume);

@@ -89,7 +89,7 @@ int run_resumed(const run_options *o) {
     hdo_hooks hooks = {
         .ctx = &v, .log = on_log, .row = on_row, .asked = cli_asked, .hurry = cli_hurry, .tune = hdo_auto_tune};
     hdo_run *r = NULL;
-    if (hdo_run_resume(&r, o->resume, &how, &hooks, &e) != HDO_OK) return cli_fail(&e);
+    if (hdo_run_resume_how(&r, o->resume, &how, &hooks, &e) != HDO_OK) return cli_fail(&e);
     v.taking_up = false;
     const hdo_config *c = hdo_run_config(r);
     start_progress(&v, c);

@@ -9,7 +9,7 @@
 static hdo_status apply_environment(hdo_config *c, hdo_error *e) {
     const char *threads = getenv("HDO_NUM_THREADS");
     if (threads == NULL || threads[0] == '\0') threads = getenv("OMP_NUM_THREADS");
-    if (threads != NULL && threads[0] != '\0') return hdo_config_set(c, "threads", threads, HDO_FROM_ENV, e);
+    if (threads != NULL && threads[0] != '\0') return hdo_config_set_from(c, "threads", threads, HDO_FROM_ENV, e);
     return HDO_OK;
 }
 
@@ -25,7 +25,7 @@ static hdo_status load_source(hdo_config *c, const char *source, hdo_error *e) {
             snprintf(e->msg + len, sizeof e->msg - len, "; did you mean the preset '%s'?", near);
         return st;
     }
-    hdo_status st = hdo_config_load_text(c, source, text, strlen(text), e);
+    hdo_status st = hdo_config_load_bytes(c, source, text, strlen(text), e);
     hdo_config_as_base(c);
     return st;
 }
@@ -43,7 +43,7 @@ hdo_status cli_apply_sets(hdo_config *c, const cli_list *set, hdo_error *e) {
         }
         memcpy(key, text, (size_t)(eq - text));
         key[eq - text] = '\0';
-        st = hdo_config_set(c, key, eq + 1, HDO_FROM_FLAG, e);
+        st = hdo_config_set_from(c, key, eq + 1, HDO_FROM_FLAG, e);
     }
     return st;
 }
@@ -55,7 +55,7 @@ static hdo_status allow_piecewise(hdo_config *c, hdo_error *e) {
         char key[HDO_NAME_MAX + 32];
         if (strcmp(c->population[k].estimator, "complex-step") != 0) continue;
         snprintf(key, sizeof key, "population.%s.allow_piecewise", c->population[k].name);
-        st = hdo_config_set(c, key, "true", HDO_FROM_FLAG, e);
+        st = hdo_config_set_from(c, key, "true", HDO_FROM_FLAG, e);
     }
     return st;
 }
@@ -63,7 +63,7 @@ static hdo_status allow_piecewise(hdo_config *c, hdo_error *e) {
 static hdo_status apply_threads(hdo_config *c, int64_t threads, hdo_error *e) {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)threads);
-    return hdo_config_set(c, "threads", text, HDO_FROM_FLAG, e);
+    return hdo_config_set_from(c, "threads", text, HDO_FROM_FLAG, e);
 }
 
 hdo_status cli_config(hdo_config *c, const char *source, const cli_common *o, hdo_error *e) {

@@ -16,7 +16,8 @@ static int complain(const hdo_error *e) {
 
 static void print_row(void *ctx, const hdo_row *row) {
     (void)ctx;
-    printf("%6lld %12.5g %12.5g %12.5g\n", (long long)row->step, row->all.loss_mean, row->mu_loss, row->gamma);
+    printf("%6.0f %12.5g %12.5g %12.5g\n", hdo_row_value(row, "step"), hdo_row_value(row, "val/loss_mean"),
+           hdo_row_value(row, "val/loss_mu"), hdo_row_value(row, "consensus/gamma"));
 }
 
 int main(void) {
@@ -28,19 +29,18 @@ int main(void) {
         "  zo: {count: 4, estimator: fd, rv: 16, nu: 1.0e-3, lr: 0.05}\n"
         "eval: {every: 50}\n";
     hdo_error e;
-    hdo_config c;
-    hdo_config_default(&c);
-    if (hdo_config_load_text(&c, "lesson 1", yaml, sizeof yaml - 1, &e) != HDO_OK) return complain(&e);
+    hdo_config *c = hdo_config_new(NULL, &e);
+    if (c == NULL || hdo_config_load_text(c, yaml, &e) != HDO_OK) return complain(&e);
 
-    hdo_hooks hooks = {.row = print_row};
     hdo_run *run;
-    if (hdo_run_create(&run, &c, &hooks, &e) != HDO_OK) return complain(&e);
+    if (hdo_run_new(&run, c, &e) != HDO_OK || hdo_run_on_row(run, print_row, NULL, &e) != HDO_OK) return complain(&e);
     printf("%6s %12s %12s %12s\n", "step", "mean loss", "loss of mean", "Gamma");
     hdo_stop why = HDO_RUNNING;
     while (why == HDO_RUNNING) {
         if (hdo_run_advance(run, 100, &why, &e) != HDO_OK) return complain(&e);
     }
-    int ok = why == HDO_COMPLETED && hdo_run_last_row(run)->mu_loss < 0.05;
-    hdo_run_destroy(run);
+    int ok = why == HDO_COMPLETED && hdo_row_value(hdo_run_last_row(run), "val/loss_mu") < 0.05;
+    hdo_run_free(run);
+    hdo_config_free(c);
     return ok ? 0 : 1;
 }

@@ -10,34 +10,34 @@
 #include "hdo/hdo.h"
 #include "hdo/lab/theory.h"
 
-enum { D = 105, N1 = 8, N0 = 24, SEEDS = 5 };
+enum { D = 105, N1 = 8, N0 = 24 };
 
-/* Loss of the mean model after 400 steps, averaged over seeds; negative when something went wrong. */
+/* Loss of the mean model of one run; NaN when something went wrong. */
+static double train_once(hdo_config *c, const char *seed, hdo_error *e) {
+    hdo_run *run = NULL;
+    hdo_stop why = HDO_RUNNING;
+    hdo_status st = hdo_config_set(c, "seed", seed, e);
+    if (st == HDO_OK) st = hdo_run_new(&run, c, e);
+    while (st == HDO_OK && why == HDO_RUNNING) st = hdo_run_advance(run, 100, &why, e);
+    double loss = hdo_row_value(hdo_run_last_row(run), "val/loss_mu"); /* NaN when there is no run */
+    hdo_run_free(run);
+    return loss;
+}
+
+/* The same after 400 steps, averaged over seeds. */
 static double train(const char *population, const char *rv) {
+    static const char *const seeds[] = {"0", "1", "2", "3", "4"};
+    enum { SEEDS = sizeof seeds / sizeof seeds[0] };
     double sum = 0.0;
-    for (int s = 0; s < SEEDS; s++) {
-        hdo_error e;
-        hdo_config c;
-        hdo_run *run;
-        hdo_stop why = HDO_RUNNING;
-        hdo_config_default(&c);
-        const char *yaml = hdo_preset("demo");
-        size_t len = 0;
-        while (yaml[len] != '\0') len++;
-        if (hdo_config_load_text(&c, "demo", yaml, len, &e) != HDO_OK ||
-            hdo_config_set(&c, "population.zo.rv", rv, HDO_FROM_FLAG, &e) != HDO_OK ||
-            hdo_config_population(&c, population, &e) != HDO_OK) {
-            fprintf(stderr, "%s\n", e.msg);
-            return -1.0;
-        }
-        c.seed = s;
-        c.steps = 400;
-        c.eval.every = 0;
-        if (hdo_run_create(&run, &c, NULL, &e) != HDO_OK) return -1.0;
-        while (why == HDO_RUNNING && hdo_run_advance(run, 100, &why, &e) == HDO_OK) continue;
-        sum += hdo_run_last_row(run)->mu_loss / SEEDS;
-        hdo_run_destroy(run);
-    }
+    hdo_error e = {.msg = ""};
+    hdo_config *c = hdo_config_new("demo", &e);
+    hdo_config_set(c, "population.zo.rv", rv, &e);
+    hdo_config_set(c, "steps", "400", &e);
+    hdo_config_set(c, "eval.every", "0", &e);
+    hdo_config_population(c, population, &e);
+    for (int s = 0; s < SEEDS; s++) sum += train_once(c, seeds[s], &e) / SEEDS;
+    if (e.msg[0] != '\0') fprintf(stderr, "%s\n", e.msg);
+    hdo_config_free(c);
     return sum;
 }
 

@@ -19,7 +19,7 @@
 
 #include "base/file.h"
 #include "hdo/lab/eval.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 enum { FILES_MAX = 32, STEPS = 12, EVERY = 5, PATH_CAP = 1024 };
 
@@ -154,11 +154,11 @@ static void make_run(bench *b) {
     hdo_config_default(c);
     hdo_status st = hdo_config_population(c, "2fo+2zo", &e);
     for (size_t k = 0; k < sizeof sets / sizeof sets[0] && st == HDO_OK; k++)
-        st = hdo_config_set(c, sets[k][0], sets[k][1], HDO_FROM_FLAG, &e);
+        st = hdo_config_set_from(c, sets[k][0], sets[k][1], HDO_FROM_FLAG, &e);
     snprintf(text, sizeof text, "%d", STEPS);
-    if (st == HDO_OK) st = hdo_config_set(c, "steps", text, HDO_FROM_FLAG, &e);
+    if (st == HDO_OK) st = hdo_config_set_from(c, "steps", text, HDO_FROM_FLAG, &e);
     snprintf(text, sizeof text, "%d", EVERY);
-    if (st == HDO_OK) st = hdo_config_set(c, "checkpoint.every", text, HDO_FROM_FLAG, &e);
+    if (st == HDO_OK) st = hdo_config_set_from(c, "checkpoint.every", text, HDO_FROM_FLAG, &e);
     if (st == HDO_OK) st = hdo_run_create(&r, c, NULL, &e);
     if (st == HDO_OK) st = hdo_run_attach_dir(r, b->dir, false, "long_flip", &e);
     if (st != HDO_OK) die("the run", e.msg);
@@ -187,7 +187,7 @@ static bool try_resume(bench *b, tally *t, char *said, size_t cap) {
     hdo_hooks hooks = {.ctx = b, .log = on_log};
     char sha[65];
     b->warned = false;
-    if (hdo_run_resume(&r, b->dir, NULL, &hooks, &e) != HDO_OK) {
+    if (hdo_run_resume_how(&r, b->dir, NULL, &hooks, &e) != HDO_OK) {
         bool sentence = strlen(e.msg) > 10;
         ++*(sentence ? &t->refused : &t->wrong);
         snprintf(said, cap, "%s", sentence ? "" : "refused without a sentence");

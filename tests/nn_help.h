@@ -18,7 +18,7 @@
 
 #include <cmocka.h> /* wants the headers above first */
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "nn/nn.h"
 
 /* Number i of salt: in [-1, 1), a multiple of 2^-23. */
@@ -74,7 +74,7 @@ typedef struct nn_case {
     float *x; /* (d + n_buf) */
     float *in;
     int32_t *tok, *label;
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_team team;
     hdo_work work;
     hdo_arena arena;
@@ -104,7 +104,7 @@ static inline void nn_open(nn_case *c, int kernels, const char *text, int C, int
         c->in = hdo__alloc(n * sizeof(float));
         for (size_t i = 0; i < n; i++) c->in[i] = (float)(2.0 * hashed((uint32_t)i, 7777));
     }
-    c->s = (hdo_samples){
+    c->s = (hdo_net_samples){
         .size = B, .in = c->in, .tok = c->tok, .label = c->label, .seed = 7, .node = 3, .step = 11, .train = true};
     size_t bytes = hdo__net_work(c->net, B, k);
     assert_int_equal(hdo__team_init(&c->team, threads, bytes), HDO_OK);

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 static inline void set(hdo_config *c, const char *key, const char *value) {
     hdo_error e = {0};
-    if (hdo_config_set(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
+    if (hdo_config_set_from(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
 }
 
 static inline void base_config(hdo_config *c, const char *model, const char *population) {

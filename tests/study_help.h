@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "hdo/lab/study.h"
 
 static inline void set(hdo_config *c, const char *key, const char *value) {
     hdo_error e = {0};
-    if (hdo_config_set(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) {
+    if (hdo_config_set_from(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) {
         fprintf(stderr, "%s=%s: %s\n", key, value, e.msg);
         abort();
     }

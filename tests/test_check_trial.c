@@ -10,14 +10,14 @@
 #include <string.h>
 
 #include "hdo/lab/check.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 static hdo_config conf;
 static hdo_check_result result;
 
 static void set(const char *key, const char *value) {
     hdo_error e = {0};
-    if (hdo_config_set(&conf, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
+    if (hdo_config_set_from(&conf, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
 }
 
 static void check(int steps, double seconds) {

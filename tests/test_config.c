@@ -34,13 +34,13 @@ static void refuse_set(const char *key, const char *value, const char *start) {
     static hdo_config before;
     fresh();
     before = conf;
-    assert_int_equal(hdo_config_set(&conf, key, value, HDO_FROM_FLAG, &err), HDO_E_CONFIG);
+    assert_int_equal(hdo_config_set_from(&conf, key, value, HDO_FROM_FLAG, &err), HDO_E_CONFIG);
     expect_start(err.msg, start);
     assert_memory_equal(&before, &conf, sizeof conf);
 }
 
 static void accept_set(const char *key, const char *value) {
-    if (hdo_config_set(&conf, key, value, HDO_FROM_FLAG, &err) != HDO_OK) fail_msg("%s", err.msg);
+    if (hdo_config_set_from(&conf, key, value, HDO_FROM_FLAG, &err) != HDO_OK) fail_msg("%s", err.msg);
 }
 
 static void expect_get(const char *key, const char *value) {
@@ -348,7 +348,7 @@ static void test_config_population_text(void **state) {
     refuse_set("population.fo.count", "16777200", "population.fo.count is 16777200, but must be at most 16000000");
     fresh();
     accept_set("population.fo.count", "16000000");
-    assert_int_equal(hdo_config_set(&conf, "population.zo.count", "777216", HDO_FROM_FLAG, &err), HDO_E_CONFIG);
+    assert_int_equal(hdo_config_set_from(&conf, "population.zo.count", "777216", HDO_FROM_FLAG, &err), HDO_E_CONFIG);
     assert_string_equal(err.msg, "population has 16777216 nodes in all, but must have at most 16777215");
     expect_get("population.zo.count", "28");
 }

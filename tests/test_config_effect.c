@@ -11,17 +11,17 @@
 #include <string.h>
 
 #include "config/value.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 static hdo_config conf; /* 24 kB: not for the stack */
 static hdo_error err;
 
 static void set_from(const char *key, const char *value, hdo_source from) {
-    if (hdo_config_set(&conf, key, value, from, &err) != HDO_OK) fail_msg("%s", err.msg);
+    if (hdo_config_set_from(&conf, key, value, from, &err) != HDO_OK) fail_msg("%s", err.msg);
 }
 
 static void load(const char *yaml) {
-    if (hdo_config_load_text(&conf, "own.yaml", yaml, strlen(yaml), &err) != HDO_OK) fail_msg("%s", err.msg);
+    if (hdo_config_load_bytes(&conf, "own.yaml", yaml, strlen(yaml), &err) != HDO_OK) fail_msg("%s", err.msg);
 }
 
 static void accepted(void) {

@@ -25,7 +25,7 @@ static void fresh(void) {
 }
 
 static hdo_status load(const char *text) {
-    return hdo_config_load_text(&conf, "t.yaml", text, strlen(text), &err);
+    return hdo_config_load_bytes(&conf, "t.yaml", text, strlen(text), &err);
 }
 
 static void accept(const char *text) {
@@ -124,10 +124,10 @@ static void test_config_load_reads_short_forms(void **state) {
 static void test_config_load_layers_files(void **state) {
     (void)state;
     fresh();
-    assert_int_equal(hdo_config_load_text(&conf, "user.yaml", "steps: 5\nseed: 6\n", 17, &err), HDO_OK);
-    assert_int_equal(hdo_config_load_text(&conf, "run.yaml", "\nseed: 7\n", 9, &err), HDO_OK);
-    assert_int_equal(hdo_config_set(&conf, "warmup", "3", HDO_FROM_FLAG, &err), HDO_OK);
-    assert_int_equal(hdo_config_set(&conf, "threads", "2", HDO_FROM_ENV, &err), HDO_OK);
+    assert_int_equal(hdo_config_load_bytes(&conf, "user.yaml", "steps: 5\nseed: 6\n", 17, &err), HDO_OK);
+    assert_int_equal(hdo_config_load_bytes(&conf, "run.yaml", "\nseed: 7\n", 9, &err), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&conf, "warmup", "3", HDO_FROM_FLAG, &err), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&conf, "threads", "2", HDO_FROM_ENV, &err), HDO_OK);
     expect_where("steps", "(user.yaml:1:8) ");
     expect_where("seed", "(run.yaml:2:7) ");
     expect_where("warmup", "");
@@ -138,11 +138,11 @@ static void test_config_load_layers_files(void **state) {
     assert_non_null(strstr(text, "threads: 2                              # environment\n"));
     assert_non_null(strstr(text, "kernels: auto                           # default\n"));
     free(text);
-    for (int i = 0; i < 3; i++) assert_int_equal(hdo_config_load_text(&conf, "run.yaml", "seed: 8", 7, &err), HDO_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(hdo_config_load_bytes(&conf, "run.yaml", "seed: 8", 7, &err), HDO_OK);
     assert_int_equal(conf.n_files, 2);
-    assert_int_equal(hdo_config_load_text(&conf, "c", "seed: 8", 7, &err), HDO_OK);
-    assert_int_equal(hdo_config_load_text(&conf, "d", "seed: 8", 7, &err), HDO_OK);
-    assert_int_equal(hdo_config_load_text(&conf, "e", "seed: 9", 7, &err), HDO_E_CONFIG);
+    assert_int_equal(hdo_config_load_bytes(&conf, "c", "seed: 8", 7, &err), HDO_OK);
+    assert_int_equal(hdo_config_load_bytes(&conf, "d", "seed: 8", 7, &err), HDO_OK);
+    assert_int_equal(hdo_config_load_bytes(&conf, "e", "seed: 9", 7, &err), HDO_E_CONFIG);
     assert_string_equal(err.msg, "e is one file too many: at most 4 are read over each other");
     expect_get("seed", "8");
 }
@@ -208,9 +208,9 @@ static void test_config_load_names_the_place(void **state) {
         assert_int_equal(err.code, HDO_E_CONFIG);
         expect_start(err.msg, bad[i].msg);
         assert_memory_equal(&before, &conf, sizeof conf);
-        assert_int_equal(hdo_config_load_text(&conf, "x", bad[i].text, strlen(bad[i].text), NULL), HDO_E_CONFIG);
+        assert_int_equal(hdo_config_load_bytes(&conf, "x", bad[i].text, strlen(bad[i].text), NULL), HDO_E_CONFIG);
     }
-    assert_int_equal(hdo_config_load_text(&conf, "t.yaml", "a\0b", 3, &err), HDO_E_CONFIG);
+    assert_int_equal(hdo_config_load_bytes(&conf, "t.yaml", "a\0b", 3, &err), HDO_E_CONFIG);
     expect_start(err.msg, "t.yaml:1:2: the control character U+0000");
 }
 
@@ -219,9 +219,9 @@ static void test_config_load_survives_depth(void **state) {
     static char deep[300000];
     memset(deep, '[', sizeof deep);
     fresh();
-    assert_int_equal(hdo_config_load_text(&conf, "t.yaml", deep, sizeof deep, &err), HDO_E_CONFIG);
+    assert_int_equal(hdo_config_load_bytes(&conf, "t.yaml", deep, sizeof deep, &err), HDO_E_CONFIG);
     for (size_t i = 0; i + 3 <= sizeof deep; i += 3) memcpy(deep + i, "{a:", 3);
-    assert_int_equal(hdo_config_load_text(&conf, "t.yaml", deep, sizeof deep, &err), HDO_E_CONFIG);
+    assert_int_equal(hdo_config_load_bytes(&conf, "t.yaml", deep, sizeof deep, &err), HDO_E_CONFIG);
 }
 
 static void test_config_load_reads_files(void **state) {
@@ -374,7 +374,7 @@ static void test_config_dump_loads_back(void **state) {
 static void test_config_dump_comments_stay_comments(void **state) {
     (void)state;
     fresh();
-    assert_int_equal(hdo_config_load_text(&conf, "evil\nsteps: 9\xff", "seed: 3", 7, &err), HDO_OK);
+    assert_int_equal(hdo_config_load_bytes(&conf, "evil\nsteps: 9\xff", "seed: 3", 7, &err), HDO_OK);
     char *text = hdo_config_dump(&conf, true);
     assert_non_null(strstr(text, "# evil?steps: 9?:1\n"));
     accept(text);

@@ -33,7 +33,7 @@ static lab *make(const char *const (*set)[2], size_t n) {
     hdo_config_default(&l->c);
     l->c.threads = 1;
     for (size_t i = 0; i < n; i++) {
-        if (hdo_config_set(&l->c, set[i][0], set[i][1], HDO_FROM_BASE, &l->e) != HDO_OK) fail_msg("%s", l->e.msg);
+        if (hdo_config_set_from(&l->c, set[i][0], set[i][1], HDO_FROM_BASE, &l->e) != HDO_OK) fail_msg("%s", l->e.msg);
     }
     return l;
 }
@@ -138,7 +138,7 @@ static void test_check_every_estimator(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         lab *l = MAKE({"data.features", "10"}, {"data.classes", "3"}, {"population.zo.rv", "4"},
                       {"population.zo.nu", "1e-5"});
-        assert_int_equal(hdo_config_set(&l->c, "population.zo.estimator", names[i], HDO_FROM_FLAG, &l->e), HDO_OK);
+        assert_int_equal(hdo_config_set_from(&l->c, "population.zo.estimator", names[i], HDO_FROM_FLAG, &l->e), HDO_OK);
         run(l, 0.15);
         const hdo_check_class *zo = &l->r.cls[1];
         /* fd-coord asks for every coordinate: no chance in it, and no z-score. */

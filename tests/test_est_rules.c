@@ -104,7 +104,7 @@ static void test_est_refuses_shared_laws(void **state) {
         c->population[1].count = cases[i].count;
         bool share = strcmp(cases[i].other_streams, "shared") == 0; /* put, not typed: fo may not be told streams */
         c->population[0].streams = (hdo_choice){.id = share ? HDO_STREAMS_SHARED : HDO_STREAMS_INDEPENDENT};
-        assert_int_equal(hdo_config_set(c, "population.zo.streams", "shared", HDO_FROM_FLAG, &e), HDO_OK);
+        assert_int_equal(hdo_config_set_from(c, "population.zo.streams", "shared", HDO_FROM_FLAG, &e), HDO_OK);
         hdo_status st = hdo_config_check(c, &e);
         if (st != (cases[i].use == NULL ? HDO_OK : HDO_E_CONFIG)) fail_msg("case %zu: %s", i, e.msg);
         if (cases[i].use == NULL) continue;
@@ -127,7 +127,7 @@ static void test_est_options(void **state) {
         {"population.zo.allow_piecewise", "true"}, {"population.zo.directions", "per-tensor"},
         {"population.zo.nu", "eta/sqrt(d)"},       {"population.zo.distribution", "sphere"}};
     for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
-        assert_int_equal(hdo_config_set(c, set[i][0], set[i][1], HDO_FROM_FLAG, &e), HDO_OK);
+        assert_int_equal(hdo_config_set_from(c, set[i][0], set[i][1], HDO_FROM_FLAG, &e), HDO_OK);
     }
     hdo_estimator s = hdo__estimator_make(hdo__estimator_find("debiased"), &c->population[1]);
     assert_int_equal(s.levels, 6);
@@ -135,7 +135,7 @@ static void test_est_options(void **state) {
     assert_int_equal(s.directions, HDO_DIRECTIONS_PER_TENSOR);
     assert_int_equal(s.nu.id, HDO_NU_ETA_SQRT_D);
     assert_int_equal(s.distribution, HDO_DIST_SPHERE);
-    assert_int_equal(hdo_config_set(c, "population.zo.debias_ratio", "0.2", HDO_FROM_FLAG, &e), HDO_E_CONFIG);
+    assert_int_equal(hdo_config_set_from(c, "population.zo.debias_ratio", "0.2", HDO_FROM_FLAG, &e), HDO_E_CONFIG);
     free(c);
 }
 

@@ -4,7 +4,7 @@
  * squared norms; score sqrt(n) rho); with per-tensor directions those of different tensors too, while one direction
  * over the whole vector ties them together. Shared streams: every node draws the same directions.
  */
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "test_est_util.h"
 
 enum { N = 20000 };
@@ -131,7 +131,7 @@ static void test_est_streams_run(void **state) {
         hdo_error e = {0};
         hdo_config_default(c);
         for (size_t i = 0; i < sizeof set / sizeof set[0]; i++)
-            assert_int_equal(hdo_config_set(c, set[i][0], set[i][1], HDO_FROM_FLAG, &e), HDO_OK);
+            assert_int_equal(hdo_config_set_from(c, set[i][0], set[i][1], HDO_FROM_FLAG, &e), HDO_OK);
         assert_int_equal(hdo_config_population(c, "4zo", &e), HDO_OK);
         hdo_run *r = NULL;
         hdo_stop why = HDO_RUNNING;

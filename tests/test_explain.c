@@ -11,7 +11,7 @@
 
 #include "folder_help.h"
 #include "hdo/lab/explain.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "run/run_internal.h"
 #include "run_help.h"
 

@@ -17,7 +17,7 @@
 
 #include "base/explog.h"
 #include "base/fma.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "kernel_tables.h"
 #include "kernels/kernels.h"
 #include "kernels/score.h"

@@ -20,7 +20,7 @@
 
 #include "base/rng.h"
 #include "base/simd.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "kernel_tables.h"
 #include "kernels/mm.h"
 

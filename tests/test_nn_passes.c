@@ -203,7 +203,7 @@ static void check_evaluate(nn_case *c, const char *name) {
     float *X = hdo__alloc(K * ld * sizeof(float));
     double sum[K] = {0}, one;
     int64_t correct[K] = {0}, n;
-    hdo_samples s = c->s;
+    hdo_net_samples s = c->s;
     s.train = false;
     for (int k = 0; k < K; k++) {
         memcpy(X + (size_t)k * ld, c->x, ld * sizeof(float));
@@ -365,7 +365,7 @@ static void test_nn_halves_add_up(void **state) {
     nn_case c;
     nn_open_model(&c, HDO_KERNELS_AUTO, "cnn3", false, 90, 0, 1, 2);
     double all, a, b;
-    hdo_samples lo = c.s, hi = c.s;
+    hdo_net_samples lo = c.s, hi = c.s;
     lo.size = 41;
     hi.size = 49;
     hi.in += 41 * c.net->value[0].n;

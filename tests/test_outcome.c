@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "folder_help.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "hdo/lab/report.h"
 #include "run/run_internal.h"
 #include "run_help.h"
@@ -115,7 +115,7 @@ static void test_outcome_nan_survives_a_checkpoint(void **state) {
     assert_int_equal(hdo_run_save(r, &e), HDO_OK);
     hdo_run_destroy(r);
     snprintf(dir, sizeof dir, "%s/parts", folder);
-    if (hdo_run_resume(&r, dir, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+    if (hdo_run_resume_how(&r, dir, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
     assert_true(isnan(r->progress.train_loss) && isnan(r->progress.mg));
     advance(r, INT64_MAX);
     hdo_run_destroy(r);
@@ -161,7 +161,7 @@ static void test_outcome_mg_is_over_all_nodes(void **state) {
     double mg = r->progress.mg;
     hdo_run_destroy(r);
     snprintf(dir, sizeof dir, "%s/pairs", folder);
-    if (hdo_run_resume(&r, dir, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+    if (hdo_run_resume_how(&r, dir, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
     advance(r, 1);
     assert_true(r->progress.mg == mg);
     hdo_run_destroy(r);

@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "hdo/lab/eval.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "hdo/lab/paper.h"
 #include "hdo/lab/sweep.h"
 #include "folder_help.h"
@@ -133,7 +133,7 @@ static void test_paper_searches(void **state) {
         int n = 0;
         const char *yaml = hdo_preset(x->id);
         hdo_config_default(c);
-        assert_int_equal(hdo_config_load_text(c, x->id, yaml, strlen(yaml), NULL), HDO_OK);
+        assert_int_equal(hdo_config_load_bytes(c, x->id, yaml, strlen(yaml), NULL), HDO_OK);
         for (; n < HDO_PAPER_AXES && x->search[n] != NULL; n++) {
             assert_int_equal(hdo_sweep_axis_parse(x->search[n], &axis[n], NULL), HDO_OK);
             batches += strstr(axis[n].key, ".batch") != NULL;
@@ -413,7 +413,7 @@ static void small_config(hdo_config *c) {
         "steps: 30\nthreads: 1\npopulation:\n  fo: {count: 2, estimator: fo, lr: 0.1, batch: 4}\n"
         "  zo: {count: 2, estimator: forward-law, rv: 8, lr: 0.1, batch: 4}\n";
     hdo_config_default(c);
-    assert_int_equal(hdo_config_load_text(c, "small", yaml, strlen(yaml), NULL), HDO_OK);
+    assert_int_equal(hdo_config_load_bytes(c, "small", yaml, strlen(yaml), NULL), HDO_OK);
 }
 
 static void test_paper_stored_runs(void **state) {

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "estimator/estimator.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "hdo/lab/paper.h"
 #include "hdo/lab/verify.h"
 #include "folder_help.h"

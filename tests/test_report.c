@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "hdo/lab/report.h"
 #include "hdo/lab/sweep.h"
 #include "folder_help.h"

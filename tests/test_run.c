@@ -16,7 +16,7 @@
 #include "base/arena.h"
 #include "base/rng.h"
 #include "estimator/estimator.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "folder_help.h"
 #include "run_help.h"
 #include "update/update.h"
@@ -487,7 +487,7 @@ static void check_given_up(const char *estimator, const char *rate, int at) {
     assert_int_equal(hdo_run_write_summary(r, &e), HDO_OK);
     hdo_run_destroy(r);
     r = NULL;
-    if (hdo_run_resume(&r, sub, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+    if (hdo_run_resume_how(&r, sub, 0, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
     assert_int_equal(finish(r), HDO_COMPLETED);
     hdo_run_fingerprint(r, got);
     hdo_run_destroy(r);

@@ -392,7 +392,7 @@ static void test_sink_of_a_run(void **state) {
     c.threads = 1;
     c.sink.csv = c.sink.tensorboard = true;
     snprintf(c.mixing.kind, sizeof c.mixing.kind, "graph");
-    assert_int_equal(hdo_config_set(&c, "mixing.graph", "ring", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&c, "mixing.graph", "ring", HDO_FROM_FLAG, &e), HDO_OK);
     for (int turn = 0; turn < 2; turn++) { /* the second replaces the first */
         if (hdo_run_create(&r, &c, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
         assert_null(hdo_run_rows(r, &count));

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/linelog.h"
 #include "folder_help.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "record/ckfile.h"
 #include "record/ckstate.h"
 #include "record/lock.h"
@@ -32,7 +32,7 @@ static hdo_run *tiny(const char *dir) {
     hdo_config_default(c);
     assert_int_equal(hdo_config_population(c, "1fo+1zo", &e), HDO_OK);
     for (size_t k = 0; k < sizeof sets / sizeof sets[0]; k++) {
-        if (hdo_config_set(c, sets[k][0], sets[k][1], HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s", e.msg);
+        if (hdo_config_set_from(c, sets[k][0], sets[k][1], HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s", e.msg);
     }
     if (hdo_run_create(&r, c, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
     if (dir != NULL && hdo_run_attach_dir(r, dir, false, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
@@ -239,7 +239,7 @@ static void come_and_go(int round) {
     hdo_run_destroy(tiny(dir));
     hdo__ckfile_path(dir, 4, path);
     assert_int_equal(truncate(path, 1000), 0);
-    assert_int_equal(hdo_run_resume(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_int_equal(hdo_run_resume_how(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
     assert_int_equal(hdo_run_step(r), 3);
     assert_int_equal(hdo_run_advance(r, 4, NULL, &e), HDO_OK);
     hdo__state_head_of(&r->record, &head);
@@ -254,10 +254,10 @@ static void come_and_go(int round) {
     hdo_run_destroy(r);
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     assert_int_equal(truncate(path, 3), 0);
-    assert_int_not_equal(hdo_run_resume(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_int_not_equal(hdo_run_resume_how(&r, dir, &(hdo_resume){0}, NULL, &e), HDO_OK);
     assert_null(r);
     snprintf(path, sizeof path, "%s/nowhere", dir);
-    assert_int_not_equal(hdo_run_resume(&r, path, &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_int_not_equal(hdo_run_resume_how(&r, path, &(hdo_resume){0}, NULL, &e), HDO_OK);
 }
 
 static void test_nothing_is_left(void **state) {

@@ -108,7 +108,7 @@ static void test_study_logistic_constants(void **state) {
     assert_true(k->grad_star < 1e-5);
     assert_true(k->sigma[0].how == HDO_MEASURED && k->sigma[0].value > 0.0);
     assert_true(k->df.how == HDO_MEASURED && k->df.value < 1e-5);
-    hdo_oracle o;
+    hdo_exact_oracle o;
     assert_int_equal(hdo__oracle_init(&o, s->run, 0, &e), HDO_OK);
     double x[64], y[64], gx[64], gy[64], fx, best;
     assert_true(k->d <= 64);
@@ -146,7 +146,7 @@ static void test_study_noise_matches_batches(void **state) {
     set(&c, "steps", "0"); /* one point: the start */
     hdo_study *s = make(&c);
     if (hdo_study_measure(s, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
-    hdo_oracle o;
+    hdo_exact_oracle o;
     assert_int_equal(hdo__oracle_init(&o, s->run, 0, &e), HDO_OK);
     double x[64], mean[64], g[64], sum = 0.0, sum2 = 0.0;
     size_t d = s->k.d;

@@ -20,7 +20,7 @@ static hdo_config conf;
 
 static void set(const char *key, const char *value) {
     hdo_error e;
-    if (hdo_config_set(&conf, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
+    if (hdo_config_set_from(&conf, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
 }
 
 static void start(hdo_churn *c, uint64_t seed, int n) {

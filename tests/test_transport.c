@@ -40,11 +40,11 @@ static void population(hdo_config *c, int fo, int zo, const char *zo_estimator, 
     hdo_error e = {0};
     hdo_config_default(c);
     snprintf(text, sizeof text, "%d", fo);
-    assert_int_equal(hdo_config_set(c, "population.fo.count", text, HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(c, "population.fo.count", text, HDO_FROM_FLAG, &e), HDO_OK);
     snprintf(text, sizeof text, "%d", zo);
-    assert_int_equal(hdo_config_set(c, "population.zo.count", text, HDO_FROM_FLAG, &e), HDO_OK);
-    assert_int_equal(hdo_config_set(c, "population.zo.estimator", zo_estimator, HDO_FROM_FLAG, &e), HDO_OK);
-    assert_int_equal(hdo_config_set(c, "mpi.roles", roles, HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(c, "population.zo.count", text, HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(c, "population.zo.estimator", zo_estimator, HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(c, "mpi.roles", roles, HDO_FROM_FLAG, &e), HDO_OK);
 }
 
 static void check_cover(const fake *f, int n) {
@@ -195,16 +195,16 @@ static void test_roles_share_the_cost(void **state) {
     fake f;
     (void)state;
     population(&c, 30, 3, "fd", "0:fo,1:any,2:zo");
-    assert_int_equal(hdo_config_set(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
-    assert_int_equal(hdo_config_set(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
-    assert_int_equal(hdo_config_set(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
     fake_init(&f, 3);
     assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
     assert_true(f.held[0] == 11 && f.held[1] == 19 && f.held[2] == 3);
     population(&c, 3, 30, "fd", "0:fo,1:any,2:zo");
-    assert_int_equal(hdo_config_set(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
-    assert_int_equal(hdo_config_set(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
-    assert_int_equal(hdo_config_set(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set_from(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
     assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
     assert_true(f.held[0] == 3 && f.held[1] == 19 && f.held[2] == 11);
 }

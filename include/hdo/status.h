@@ -35,7 +35,9 @@ extern "C" {
     X(E_DATA, -6, 3, "data or weights are missing, damaged or do not match")                                           \
     X(E_ENGINE, -7, 5, "a peer or the communication engine failed")                                                    \
     X(E_OBJECTIVE, -8, 6, "the objective failed")                                                                      \
-    X(E_STOPPED, -9, 130, "somebody asked to stop")
+    X(E_STOPPED, -9, 130, "somebody asked to stop")                                                                    \
+    X(E_MISUSE, -10, 1, "a function was called in a way that has no meaning")                                          \
+    X(E_SKIPPED, -11, 6, "an evaluation failed and was left out")
 
 typedef enum hdo_status {
 #define HDO_X(name, value, exit_code, text) HDO_##name = (value),

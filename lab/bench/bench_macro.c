@@ -15,19 +15,19 @@
 
 #include "base/clock.h"
 #include "lab/bench/bench_internal.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 hdo_status hdo__bench_set(hdo_config *c, const char *class_name, const char *key, const char *value, hdo_error *e) {
     char full[96];
     snprintf(full, sizeof full, "population.%s.%s", class_name, key);
-    return hdo_config_set(c, full, value, HDO_FROM_FLAG, e);
+    return hdo_config_set_from(c, full, value, HDO_FROM_FLAG, e);
 }
 
 hdo_status hdo__bench_config(hdo_config *c, const char *preset, int threads, hdo_error *e) {
     const char *text = hdo_preset(preset);
     if (text == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no preset '%s'", preset);
     hdo_config_default(c);
-    hdo_status st = hdo_config_load_text(c, preset, text, strlen(text), e);
+    hdo_status st = hdo_config_load_bytes(c, preset, text, strlen(text), e);
     if (st != HDO_OK) return st;
     hdo_config_as_base(c);
     c->steps = 1000000000;
@@ -162,7 +162,7 @@ void hdo__bench_whole(hdo_bench *b, const hdo_bench_case *c) {
     if (config != NULL) {
         const char *text = hdo_preset(c->text[0]);
         hdo_config_default(config);
-        w.st = hdo_config_load_text(config, c->text[0], text, strlen(text), &w.e);
+        w.st = hdo_config_load_bytes(config, c->text[0], text, strlen(text), &w.e);
         hdo_config_as_base(config);
         config->threads = b->asked;
         if (w.st == HDO_OK && c->text[2] != NULL)

@@ -16,7 +16,7 @@
 
 #include "hdo/experimental/file.h"
 #include "hdo/experimental/fail.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "hdo/lab/paper.h"
 #include "hdo/lab/verify.h"
 #include "run/run_internal.h"
@@ -26,7 +26,7 @@
 static const char *const always[] = {"checkpoint.every_s=60", "checkpoint.keep=1", NULL};
 
 static hdo_status set_one(hdo_config *c, const char *key, const char *value, hdo_error *e) {
-    return hdo_config_set(c, key, value, HDO_FROM_BASE, e);
+    return hdo_config_set_from(c, key, value, HDO_FROM_BASE, e);
 }
 
 /* "zo.lr=0.1" and "*.lr=0.1" concern classes the experiment may not have: then they concern nobody. */
@@ -81,7 +81,7 @@ static hdo_status load_preset(hdo_config *c, const char *preset, hdo_error *e) {
     const char *yaml = hdo_preset(preset);
     if (yaml == NULL) return hdo__fail(e, HDO_E_CONFIG, "there is no preset '%s'", preset);
     hdo_config_default(c);
-    hdo_status st = hdo_config_load_text(c, preset, yaml, strlen(yaml), e);
+    hdo_status st = hdo_config_load_bytes(c, preset, yaml, strlen(yaml), e);
     hdo_config_as_base(c);
     return st == HDO_OK ? apply_all(c, always, 2, e) : st;
 }

@@ -38,7 +38,7 @@ typedef struct hdo_local {
 typedef struct hdo_lens {
     hdo_run *run;
     hdo_study_hooks hooks;
-    hdo_oracle o;
+    hdo_exact_oracle o;
     int64_t n, *idx, *part; /* samples, spread evenly over the training data; scratch */
     int steps, probes, noises;
     bool quick;             /* no validation loss */

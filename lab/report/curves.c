@@ -8,7 +8,7 @@
 
 #include "hdo/experimental/file.h"
 #include "hdo/experimental/fail.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/lab/report.h"
 #include "lab/report/page.h"
 

@@ -12,7 +12,7 @@
 
 #include "hdo/experimental/spawn.h"
 #include "hdo/experimental/fail.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/lab/report.h"
 #include "lab/report/gnuplot.h"
 

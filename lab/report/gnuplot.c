@@ -8,7 +8,7 @@
 #include "hdo/experimental/file.h"
 #include "hdo/experimental/json.h"
 #include "hdo/experimental/spawn.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/lab/report.h"
 
 void hdo__text_open(hdo_text *t) {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/lab/report.h"
 #include "lab/report/gnuplot.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "hdo/experimental/file.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "lab/report/gnuplot.h"
 
 enum { SVG_MAX = 16 << 20, FILE_MAX = 1 << 20 };

@@ -35,7 +35,7 @@ static hdo_status checkpoint_config(const char *path, hdo_config *c, hdo_error *
     hdo_status st = hdo__ckfile_open_whole(&f, path, e);
     if (st != HDO_OK) return st;
     hdo_config_default(c);
-    st = hdo_config_load_text(c, path, f.config, strlen(f.config), e);
+    st = hdo_config_load_bytes(c, path, f.config, strlen(f.config), e);
     hdo_config_as_base(c);
     hdo__ckfile_close(&f);
     return st;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "hdo/experimental/file.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/lab/verify.h"
 
 static json_t *read_json(const char *dir, const char *name) {

@@ -14,7 +14,7 @@
 
 #include "hdo/experimental/file.h"
 #include "base/simd.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "kernels/kernels.h"
 #include "lab/report/page.h"
 #include "run/run_internal.h"

@@ -47,7 +47,7 @@ typedef struct trial {
 
 typedef struct walker {
     hdo_run *run;
-    hdo_oracle o;
+    hdo_exact_oracle o;
     double *mu, *y, *g;
     double grad_sum, grad_n, gamma_sum;
 } walker;

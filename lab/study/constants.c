@@ -57,7 +57,7 @@ static hdo_status quadratic_constants(hdo_study *s, hdo_error *e) {
     k->F = (hdo_constant){0.5 * m->smoothness * m->start * m->start, HDO_CERTIFIED};
     s->x_star = hdo__alloc(k->d * sizeof(double));
     if (s->x_star == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the minimiser");
-    hdo_oracle o;
+    hdo_exact_oracle o;
     hdo_status st = hdo__oracle_init(&o, s->run, 0, e);
     for (int c = 0; c < s->run->population.n_classes && st == HDO_OK; c++) {
         double z2 = 0.0;

@@ -67,7 +67,7 @@ static hdo_status visit(hdo_study *s, int64_t steps, points *p, hdo_error *e) {
 /* ---- gradient noise ---- */
 
 /* Mean over samples of |gradient|^2 minus |mean gradient|^2, over the shard's first `count` samples; exact if all. */
-static hdo_status sample_variance(hdo_oracle *o, int node, const double *x, double *out, hdo_error *e) {
+static hdo_status sample_variance(hdo_exact_oracle *o, int node, const double *x, double *out, hdo_error *e) {
     size_t d = o->run->problem.objective->d;
     int64_t count = hdo__oracle_count(o, node);
     double *g = hdo__alloc(2 * d * sizeof(double)), *mean = g + d, sum = 0.0;
@@ -88,7 +88,7 @@ static hdo_status sample_variance(hdo_oracle *o, int node, const double *x, doub
 }
 
 /* Unbiased variance of the gradient over BATCHES batches as the run draws them (dropout and batch-norm included). */
-static hdo_status batch_variance(hdo_oracle *o, int node, int batch, const double *x, double *out, hdo_error *e) {
+static hdo_status batch_variance(hdo_exact_oracle *o, int node, int batch, const double *x, double *out, hdo_error *e) {
     hdo_run *r = o->run;
     size_t d = r->problem.objective->d;
     int64_t *idx = hdo__alloc((size_t)batch * sizeof(int64_t));
@@ -117,7 +117,7 @@ static hdo_status batch_variance(hdo_oracle *o, int node, int batch, const doubl
     return st;
 }
 
-static hdo_status class_noise(hdo_study *s, hdo_oracle *o, int k, int nodes_max, bool exact, const double *x,
+static hdo_status class_noise(hdo_study *s, hdo_exact_oracle *o, int k, int nodes_max, bool exact, const double *x,
                               hdo_error *e) {
     const hdo_class *c = &s->run->population.classes[k];
     bool shared = s->config.data.split.id == HDO_SPLIT_SHARED;
@@ -142,7 +142,7 @@ static hdo_status class_noise(hdo_study *s, hdo_oracle *o, int k, int nodes_max,
 /* ---- curvature of networks ---- */
 
 typedef struct hessian {
-    hdo_oracle *o;
+    hdo_exact_oracle *o;
     const double *x;
     double h, *y, *g;
     int node, batch; /* batch > 0: of one batch */
@@ -166,7 +166,7 @@ static hdo_status hessian_mul(void *ctx, const double *v, double *Hv, hdo_error 
 
 /* Largest curvature of f^node, or of batches, at x. The step moves x by 0.3% of its length: large enough for float
  * gradients (relative error 1e-6 becomes 3e-4 of |g|/|x|), small enough that the curvature does not change. */
-static hdo_status curvature(hdo_study *s, hdo_oracle *o, const double *x, hdo_error *e) {
+static hdo_status curvature(hdo_study *s, hdo_exact_oracle *o, const double *x, hdo_error *e) {
     size_t d = s->k.d;
     double len = 0.0, low, high;
     for (size_t j = 0; j < d; j++) len += x[j] * x[j];
@@ -240,7 +240,7 @@ static hdo_status rounding(hdo_study *s, const hdo_class *c, hdo_error *e) {
 
 /* ---- all together ---- */
 
-static hdo_status at_point(hdo_study *s, hdo_oracle *o, const double *x, int nodes, bool linear, bool start,
+static hdo_status at_point(hdo_study *s, hdo_exact_oracle *o, const double *x, int nodes, bool linear, bool start,
                            double *level, hdo_error *e) {
     double *g = hdo__alloc(s->k.d * sizeof(double)), most = 0.0;
     if (g == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a gradient");
@@ -263,7 +263,7 @@ static hdo_status at_point(hdo_study *s, hdo_oracle *o, const double *x, int nod
 }
 
 /* The minimiser, and what is only known there. |grad f| <= tol certifies f - f* <= tol^2 / (2 ell), far below F. */
-static hdo_status at_minimum(hdo_study *s, hdo_oracle *o, const double *start, hdo_error *e) {
+static hdo_status at_minimum(hdo_study *s, hdo_exact_oracle *o, const double *start, hdo_error *e) {
     size_t d = s->k.d;
     double f0, f, a = 0.0;
     s->x_star = hdo__alloc(d * sizeof(double));
@@ -294,7 +294,7 @@ hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_e
     if (!linear && m.samples <= 0) m.samples = NET_SAMPLES;
     if (!linear && m.nodes <= 0) m.nodes = NET_NODES;
     points p = {0};
-    hdo_oracle o = {0};
+    hdo_exact_oracle o = {0};
     double level = 0.0, f0 = 0.0;
     hdo_status st = hdo__oracle_init(&o, s->run, m.samples, e);
     if (st == HDO_OK && linear) st = hdo__linear_constants(s, e);

@@ -14,8 +14,8 @@ static size_t chunk_bytes(const hdo_run *r, int chunk) {
     return hdo__problem_batch_bytes(&r->problem, chunk) + hdo__objective_work_bytes(r->problem.objective, chunk, 1);
 }
 
-hdo_status hdo__oracle_init(hdo_oracle *o, hdo_run *r, int64_t samples, hdo_error *e) {
-    *o = (hdo_oracle){.run = r, .chunk = CHUNK, .samples = samples};
+hdo_status hdo__oracle_init(hdo_exact_oracle *o, hdo_run *r, int64_t samples, hdo_error *e) {
+    *o = (hdo_exact_oracle){.run = r, .chunk = CHUNK, .samples = samples};
     size_t len = r->problem.objective->d + r->problem.objective->n_buf;
     o->row = hdo__alloc(len * sizeof(float));
     o->g = hdo__alloc(len * sizeof(float));
@@ -29,26 +29,26 @@ hdo_status hdo__oracle_init(hdo_oracle *o, hdo_run *r, int64_t samples, hdo_erro
     return HDO_OK;
 }
 
-void hdo__oracle_clear(hdo_oracle *o) {
+void hdo__oracle_clear(hdo_exact_oracle *o) {
     hdo__team_clear(&o->team);
     hdo__free(o->row);
     hdo__free(o->g);
     hdo__free(o->sum);
-    *o = (hdo_oracle){0};
+    *o = (hdo_exact_oracle){0};
 }
 
-int64_t hdo__oracle_count(const hdo_oracle *o, int node) {
+int64_t hdo__oracle_count(const hdo_exact_oracle *o, int node) {
     if (o->run->problem.train == NULL) return 1;
     int64_t m = node < 0 ? o->run->problem.train->count : hdo__shard_count(o->run->problem.shards, node);
     return o->samples > 0 && o->samples < m ? o->samples : m;
 }
 
-static void set_row(hdo_oracle *o, const double *x) {
+static void set_row(hdo_exact_oracle *o, const double *x) {
     for (size_t j = 0; j < o->run->problem.objective->d; j++) o->row[j] = (float)x[j];
 }
 
 /* One chunk at o->row; g into o->g. */
-static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n, int64_t number, bool noisy,
+static hdo_status chunk_grad(hdo_exact_oracle *o, int node, const int64_t *idx, int n, int64_t number, bool noisy,
                              double *loss, hdo_error *e) {
     hdo_run *r = o->run;
     const hdo_objective *f = r->problem.objective;
@@ -67,7 +67,7 @@ static hdo_status chunk_grad(hdo_oracle *o, int node, const int64_t *idx, int n,
 }
 
 /* Sum over the first `count` samples of node's shard (-1: of all data) of their gradients, into o->sum. */
-static hdo_status add_samples(hdo_oracle *o, int node, double *loss, hdo_error *e) {
+static hdo_status add_samples(hdo_exact_oracle *o, int node, double *loss, hdo_error *e) {
     const hdo_run *r = o->run;
     size_t d = r->problem.objective->d;
     int64_t count = hdo__oracle_count(o, node), idx[CHUNK];
@@ -86,7 +86,7 @@ static hdo_status add_samples(hdo_oracle *o, int node, double *loss, hdo_error *
 }
 
 /* f is the loss on all data when every class holds all of it in equal shares, otherwise the mean over the nodes. */
-hdo_status hdo__oracle_grad(hdo_oracle *o, int node, const double *x, double *g, double *loss, hdo_error *e) {
+hdo_status hdo__oracle_grad(hdo_exact_oracle *o, int node, const double *x, double *g, double *loss, hdo_error *e) {
     const hdo_run *r = o->run;
     size_t d = r->problem.objective->d;
     bool equal = r->problem.train == NULL || r->config.data.split.id == HDO_SPLIT_SHARED || o->samples > 0;
@@ -123,7 +123,7 @@ hdo_status hdo__oracle_grad(hdo_oracle *o, int node, const double *x, double *g,
     return st;
 }
 
-hdo_status hdo__oracle_batch(hdo_oracle *o, int node, const int64_t *idx, int n, int64_t number, const double *x,
+hdo_status hdo__oracle_batch(hdo_exact_oracle *o, int node, const int64_t *idx, int n, int64_t number, const double *x,
                              double *g, double *loss, hdo_error *e) {
     double value;
     set_row(o, x);
@@ -133,8 +133,8 @@ hdo_status hdo__oracle_batch(hdo_oracle *o, int node, const int64_t *idx, int n,
     return st;
 }
 
-hdo_status hdo__oracle_spread(hdo_oracle *o, int k, int nodes_max, const double *x, const double *ref, double *out,
-                              hdo_error *e) {
+hdo_status hdo__oracle_spread(hdo_exact_oracle *o, int k, int nodes_max, const double *x, const double *ref,
+                              double *out, hdo_error *e) {
     const hdo_class *c = &o->run->population.classes[k];
     size_t d = o->run->problem.objective->d;
     int nodes = nodes_max > 0 && nodes_max < c->count ? nodes_max : c->count;
@@ -183,8 +183,8 @@ static void direction(size_t d, const double *g, const double *S, const double *
     for (size_t j = 0; j < d; j++) p[j] = -p[j];
 }
 
-hdo_status hdo__oracle_minimise(hdo_oracle *o, const hdo_study_hooks *h, double tol, double *x, double *f, double *grad,
-                                hdo_error *e) {
+hdo_status hdo__oracle_minimise(hdo_exact_oracle *o, const hdo_study_hooks *h, double tol, double *x, double *f,
+                                double *grad, hdo_error *e) {
     size_t d = o->run->problem.objective->d;
     double *S = hdo__alloc((2 * MEMORY + 4) * d * sizeof(double));
     if (S == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the minimiser of dimension %zu", d);

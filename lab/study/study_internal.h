@@ -12,7 +12,7 @@
 #define HDO_STUDY_STUDY_INTERNAL_H
 
 #include "base/arena.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "hdo/lab/study.h"
 #include "lab/check/theory_row.h"
 #include "run/run_internal.h"
@@ -30,29 +30,29 @@ hdo_status hdo__study_tick(const hdo_study_hooks *h, const char *what, int64_t d
 
 /* ---- oracle.c: gradients without batch noise ---- */
 
-typedef struct hdo_oracle {
+typedef struct hdo_exact_oracle {
     hdo_run *run;
     hdo_team team;   /* one arena, large enough for a chunk; the objective spreads inside */
     int chunk;       /* samples at once */
     int64_t samples; /* most samples of a shard; 0: all */
     float *row, *g;  /* (d + n_buf) model with buffers; gradient of a chunk */
     double *sum;     /* (d) */
-} hdo_oracle;
+} hdo_exact_oracle;
 
-hdo_status hdo__oracle_init(hdo_oracle *o, hdo_run *r, int64_t samples, hdo_error *e);
-void hdo__oracle_clear(hdo_oracle *o);
-int64_t hdo__oracle_count(const hdo_oracle *o, int node); /* samples of node that count */
+hdo_status hdo__oracle_init(hdo_exact_oracle *o, hdo_run *r, int64_t samples, hdo_error *e);
+void hdo__oracle_clear(hdo_exact_oracle *o);
+int64_t hdo__oracle_count(const hdo_exact_oracle *o, int node); /* samples of node that count */
 /* Gradient (d) of f^node, or of f for node = -1, at x (d) in double; loss may be NULL, g may be NULL. */
-hdo_status hdo__oracle_grad(hdo_oracle *o, int node, const double *x, double *g, double *loss, hdo_error *e);
+hdo_status hdo__oracle_grad(hdo_exact_oracle *o, int node, const double *x, double *g, double *loss, hdo_error *e);
 /* Gradient of samples idx[0 .. n) of node's data, or of a fresh noise number for objectives without data. */
-hdo_status hdo__oracle_batch(hdo_oracle *o, int node, const int64_t *idx, int n, int64_t number, const double *x,
+hdo_status hdo__oracle_batch(hdo_exact_oracle *o, int node, const int64_t *idx, int n, int64_t number, const double *x,
                              double *g, double *loss, hdo_error *e);
 /* f^i by f^i: sum over class k of |grad f^i - ref|^2 / nodes; ref NULL: zero. */
-hdo_status hdo__oracle_spread(hdo_oracle *o, int k, int nodes_max, const double *x, const double *ref, double *out,
-                              hdo_error *e);
+hdo_status hdo__oracle_spread(hdo_exact_oracle *o, int k, int nodes_max, const double *x, const double *ref,
+                              double *out, hdo_error *e);
 /* x* of a strongly convex f by L-BFGS from x (overwritten), to |grad f| <= tol. */
-hdo_status hdo__oracle_minimise(hdo_oracle *o, const hdo_study_hooks *h, double tol, double *x, double *f, double *grad,
-                                hdo_error *e);
+hdo_status hdo__oracle_minimise(hdo_exact_oracle *o, const hdo_study_hooks *h, double tol, double *x, double *f,
+                                double *grad, hdo_error *e);
 
 /* ---- lanczos.c ---- */
 

@@ -140,7 +140,7 @@ void hdo_sweep_destroy(hdo_sweep *s) {
 hdo_status hdo_sweep_apply(const hdo_sweep *s, int point, hdo_config *c, hdo_error *e) {
     hdo_status st = HDO_OK;
     for (int k = 0; k < s->n_axes && st == HDO_OK; k++)
-        st = hdo_config_set(c, s->axis[k].key, s->value[point][k], HDO_FROM_FLAG, e);
+        st = hdo_config_set_from(c, s->axis[k].key, s->value[point][k], HDO_FROM_FLAG, e);
     return st;
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "base/split.h"
-#include "hdo/config.h" /* HDO_DIST_* */
+#include "hdo/experimental/config.h" /* HDO_DIST_* */
 
 typedef struct hdo_dirs {
     hdo_stream s;       /* sub is replaced by the number of the direction */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/quote.h"
-#include "hdo/json.h"
+#include "hdo/experimental/number.h"
 
 static void put(hdo_json *j, const char *s, size_t n) {
     if (j->failed) return;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "hdo/run.h"
+#include "hdo/experimental/run.h"
 
 typedef struct hdo_log {
     void (*put)(void *ctx, hdo_log_level level, const char *message); /* may be NULL */

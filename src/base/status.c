@@ -36,6 +36,10 @@ hdo_status hdo__fail(hdo_error *e, hdo_status code, const char *fmt, ...) {
     return code;
 }
 
+hdo_status hdo__misuse(hdo_error *e, const char *function, const char *what) {
+    return hdo__fail(e, HDO_E_MISUSE, "%s needs %s, but got NULL", function, what);
+}
+
 void hdo__error_prefix(hdo_error *e, const char *fmt, ...) {
     if (e == NULL) return;
     char old[HDO_MSG_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — which version this is. */
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 const char *hdo_version(void) {
     return HDO_VERSION;

@@ -100,6 +100,7 @@ static hdo_status check_run(const hdo_config *c, hdo_error *e) {
 }
 
 hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
+    if (c == NULL) return hdo__misuse(e, "hdo_config_check", "a configuration");
     hdo_status st = check_name(c, "model", "model.name", c->model.name, e);
     if (st == HDO_OK) st = check_name(c, "data", "data.name", c->data.name, e);
     if (st == HDO_OK) st = check_name(c, "mixing", "mixing.kind", c->mixing.kind, e);

@@ -323,7 +323,7 @@ static hdo_status remember_file(loader *l) {
     return HDO_OK;
 }
 
-hdo_status hdo_config_load_text(hdo_config *c, const char *name, const char *text, size_t len, hdo_error *e) {
+hdo_status hdo_config_load_bytes(hdo_config *c, const char *name, const char *text, size_t len, hdo_error *e) {
     assert(c != NULL && name != NULL && (text != NULL || len == 0));
     loader l = {.name = name, .text = len > 0 ? text : "", .len = len, .e = e};
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* byte order mark of some editors */
@@ -350,7 +350,7 @@ hdo_status hdo_config_load_text(hdo_config *c, const char *name, const char *tex
 }
 
 hdo_status hdo_config_load(hdo_config *c, const char *path, hdo_error *e) {
-    assert(c != NULL && path != NULL);
+    if (c == NULL || path == NULL) return hdo__misuse(e, "hdo_config_load", "a configuration and a path");
     bool is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? "<stdin>" : path;
     hdo_status st = HDO_OK;
@@ -369,7 +369,7 @@ hdo_status hdo_config_load(hdo_config *c, const char *path, hdo_error *e) {
         if (ferror(f)) st = hdo__fail(e, HDO_E_IO, "reading %s failed: %s", name, strerror(errno));
     }
     if (f != NULL && !is_stdin) fclose(f);
-    if (st == HDO_OK) st = hdo_config_load_text(c, name, text, len, e);
+    if (st == HDO_OK) st = hdo_config_load_bytes(c, name, text, len, e);
     free(text);
     return st;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 
 static const hdo_estimator_name estimators[] = {
 #define HDO_X(id, name, zeroth, vectors) {name, zeroth, vectors},
@@ -27,8 +27,10 @@ const char *const *hdo_names(const char *kind) {
     static const char *const models[] = {HDO_MODEL_LIST(HDO_MODEL) NULL};
     static const char *const mixings[] = {HDO_MIXING_LIST(HDO_MIXING) NULL};
     static const char *const data_sets[] = {HDO_DATA_LIST(HDO_DATA) NULL};
+    if (kind == NULL) return NULL;
     if (strcmp(kind, "estimator") == 0) return estimator_names;
     if (strcmp(kind, "model") == 0) return models;
     if (strcmp(kind, "mixing") == 0) return mixings;
+    if (strcmp(kind, "preset") == 0) return hdo_preset_names();
     return strcmp(kind, "data") == 0 ? data_sets : NULL;
 }

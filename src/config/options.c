@@ -249,7 +249,7 @@ static hdo_status set_population(hdo_config *c, const char *text, hdo_source fro
 }
 
 hdo_status hdo_config_population(hdo_config *c, const char *text, hdo_error *e) {
-    assert(c != NULL && text != NULL);
+    if (c == NULL || text == NULL) return hdo__misuse(e, "hdo_config_population", "a configuration and a text");
     return set_population(c, text, HDO_FROM_FLAG, e);
 }
 
@@ -291,7 +291,7 @@ void hdo__data_changed(hdo_config *c, hdo_slot changed, hdo_origin now) {
 
 /* ---- one value ---- */
 
-hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo_source from, hdo_error *e) {
+hdo_status hdo_config_set_from(hdo_config *c, const char *key, const char *value, hdo_source from, hdo_error *e) {
     assert(c != NULL && key != NULL && value != NULL);
     hdo_slot s;
     char full[HDO_KEY_MAX], prefix[HDO_KEY_MAX];
@@ -324,7 +324,8 @@ static void format_population(const hdo_config *c, char *buf, size_t cap) {
 }
 
 hdo_status hdo_config_get(const hdo_config *c, const char *key, char *buf, size_t cap, hdo_error *e) {
-    assert(c != NULL && key != NULL && buf != NULL && cap > 0);
+    if (c == NULL || key == NULL || buf == NULL || cap == 0)
+        return hdo__misuse(e, "hdo_config_get", "a configuration, a key and a buffer");
     hdo_slot s;
     char value[HDO_VALUE_MAX];
     buf[0] = '\0';

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The option table: the one place that knows which keys exist. See <hdo/config.h>.
+ * The option table: the one place that knows which keys exist. See <hdo/experimental/config.h>.
  */
 #ifndef HDO_CONFIG_OPTIONS_H
 #define HDO_CONFIG_OPTIONS_H
 
 #include "base/status.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/experimental/suggest.h" /* for all who look up names */
 
 typedef enum hdo_opt_type { HDO_OPT_BOOL, HDO_OPT_INT, HDO_OPT_REAL, HDO_OPT_TEXT, HDO_OPT_CHOICE } hdo_opt_type;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 — the option tables: every key of a configuration, once.
  *
- * To add an option: one field in <hdo/config.h>, one row here, and a default below if zero is not it. Reading, --set,
- * help, range checks, dump and schema follow from the row. The row macros refuse at compile time a field whose type
- * does not fit the row. Bounds without a source are taste: wide enough for every experiment we could think of, tight
- * enough to catch a slipped decimal point.
+ * To add an option: one field in <hdo/experimental/config.h>, one row here, and a default below if zero is not it.
+ * Reading, --set, help, range checks, dump and schema follow from the row. The row macros refuse at compile time a
+ * field whose type does not fit the row. Bounds without a source are taste: wide enough for every experiment we could
+ * think of, tight enough to catch a slipped decimal point.
  */
 #include "config/options.h"
 

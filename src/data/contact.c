@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "data/data_impl.h"
-#include "hdo/data.h"
+#include "hdo/experimental/data.h"
 
 #ifdef HDO_HAVE_PNG
 

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — data sets as a user sees them: see <hdo/data.h>. */
-#include "hdo/data.h"
+/* SPDX-License-Identifier: Apache-2.0 — data sets as a user sees them: see <hdo/experimental/data.h>. */
+#include "hdo/experimental/data.h"
 
 #include <math.h>
 #include <stdio.h>

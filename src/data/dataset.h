@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 
 typedef struct hdo_dataset hdo_dataset;
 

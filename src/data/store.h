@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "hdo/data.h"
+#include "hdo/experimental/data.h"
 
 #define HDO_STORE_FILES_MAX 6
 #define HDO_STAMP_NAME "STAMP"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "base/simd.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "kernels/attn.h"
 #include "kernels/mm.h"
 

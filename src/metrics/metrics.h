@@ -65,4 +65,8 @@ HDO_LAB void hdo__metric_each(const hdo_row *row, const char (*class_name)[HDO_N
                                            int64_t integer),
                               void *ctx);
 
+/* The names of all figures of a run with these classes, as a NULL-terminated list in one block: free() it. NULL: out of
+ * memory. */
+char **hdo__metric_names(const hdo_config *c);
+
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 — the metric table: names in files, offsets in hdo_row. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "metrics/metrics.h"
@@ -77,4 +79,55 @@ void hdo__metric_each(const hdo_row *row, const char (*class_name)[HDO_NAME_MAX]
             emit_one(row, m, m->offset + (size_t)k * m->stride, name, emit, ctx);
         }
     }
+}
+
+/* ---- figures by name ---- */
+
+typedef struct name_list {
+    char **list;
+    char *text;
+    size_t n, bytes;
+} name_list;
+
+static void add_name(void *ctx, const hdo_metric *m, const char *name, double real, int64_t integer) {
+    name_list *l = ctx;
+    size_t len = strlen(name) + 1;
+    (void)m, (void)real, (void)integer;
+    if (l->list != NULL) l->list[l->n] = memcpy(l->text + l->bytes, name, len);
+    l->n++;
+    l->bytes += len;
+}
+
+char **hdo__metric_names(const hdo_config *c) {
+    char class_name[HDO_CLASSES_MAX][HDO_NAME_MAX];
+    hdo_row row = {.n_classes = c->n_classes};
+    name_list l = {0};
+    for (int k = 0; k < c->n_classes; k++) memcpy(class_name[k], c->population[k].name, sizeof class_name[k]);
+    hdo__metric_each(&row, (const char(*)[HDO_NAME_MAX])class_name, add_name, &l);
+    size_t pointers = (l.n + 1) * sizeof(char *);
+    l.list = malloc(pointers + l.bytes);
+    if (l.list == NULL) return NULL;
+    l.text = (char *)l.list + pointers;
+    l.n = l.bytes = 0;
+    hdo__metric_each(&row, (const char(*)[HDO_NAME_MAX])class_name, add_name, &l);
+    l.list[l.n] = NULL;
+    return l.list;
+}
+
+typedef struct wanted {
+    const char *name;
+    double value;
+} wanted;
+
+static void take_value(void *ctx, const hdo_metric *m, const char *name, double real, int64_t integer) {
+    wanted *w = ctx;
+    (void)m, (void)integer;
+    if (strcmp(name, w->name) == 0) w->value = real;
+}
+
+double hdo_row_value(const hdo_row *row, const char *column) {
+    wanted w = {.name = column, .value = (double)NAN};
+    if (row != NULL && column != NULL && row->class_name != NULL)
+        hdo__metric_each(row, row->class_name, take_value, &w);
+    return w.value;
 }

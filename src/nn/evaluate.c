@@ -15,7 +15,7 @@ enum {
 
 typedef struct eval_job {
     const hdo_net *net;
-    const hdo_samples *s;
+    const hdo_net_samples *s;
     const float *X; /* (K, ld) */
     size_t ld;
     int K, n_chunks;
@@ -119,9 +119,9 @@ static void eval_block(eval_job *j, hdo_work *w, double *sum, int64_t *correct) 
     hdo__arena_rewind(w->arena, mark);
 }
 
-void hdo__net_evaluate(const hdo_net *net, const hdo_samples *s, const float *X, size_t ld, int K, hdo_work *w,
+void hdo__net_evaluate(const hdo_net *net, const hdo_net_samples *s, const float *X, size_t ld, int K, hdo_work *w,
                        double *sum, int64_t *correct) {
-    hdo_samples eval = *s;
+    hdo_net_samples eval = *s;
     eval.train = false;
     int most = models_at_once(net);
     for (int k = 0; k < K; k += most) {

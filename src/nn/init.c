@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "base/vec.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "nn/nn.h"
 
 static void fill(int kind, double arg, hdo_stream s, size_t len, float *out) {

@@ -80,7 +80,7 @@ typedef struct hdo_value { /* what flows between layers, per sample */
 } hdo_value;
 
 /* The samples of a pass. */
-typedef struct hdo_samples {
+typedef struct hdo_net_samples {
     int size;
     const float *in;      /* (size, n_in), or NULL */
     const int32_t *tok;   /* (size, n_in), or NULL */
@@ -91,12 +91,12 @@ typedef struct hdo_samples {
     bool train; /* batch statistics and dropout, or running statistics and none */
     const float
         *pull; /* (size, classes): hdo__net_grad pulls this back instead of the loss's slope; NULL: the loss's */
-} hdo_samples;
+} hdo_net_samples;
 
 /* One walk over samples lo .. lo + B - 1. */
 typedef struct hdo_pass {
     const hdo_net *net;
-    const hdo_samples *s;
+    const hdo_net_samples *s;
     int lo, B;
     const float *x;     /* (d) */
     const float *stats; /* (n_buf): running statistics */
@@ -252,28 +252,28 @@ size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k);
 size_t hdo__net_work(const hdo_net *net, int batch, int k);
 
 /* Sum of the losses over the samples; correct may be NULL; stats_out (n_buf) may be NULL. */
-void hdo__net_loss(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, double *sum, int64_t *correct,
-                   float *stats_out);
+void hdo__net_loss(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, double *sum,
+                   int64_t *correct, float *stats_out);
 /* g (d) of the MEAN loss, overwritten but for the idle parameters, which are left alone. */
-void hdo__net_grad(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, float *g, double *sum,
+void hdo__net_grad(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, float *g, double *sum,
                    float *stats_out);
 /* slope[r] of the MEAN loss along u_{first + r}. */
-void hdo__net_jvp(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
+void hdo__net_jvp(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first, int k,
                   hdo_work *w, double *sum, double *slope, float *stats_out);
-void hdo__net_loss_many(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
-                        float nu, hdo_work *w, double *sum);
+void hdo__net_loss_many(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first,
+                        int k, float nu, hdo_work *w, double *sum);
 /* slope[r] = Im F(x + i nu u_{first + r}) / nu of the MEAN loss F. Kinks: the real part picks the piece. */
-void hdo__net_complex(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
+void hdo__net_complex(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first, int k,
                       double nu, hdo_work *w, double *slope);
 /* The first layer with a kink: "ReLU behind fc1", "max-pool at the input"; an empty string: the network is analytic. */
 enum { HDO_KINK_MAX = HDO_PARAM_NAME_MAX + 16 };
 void hdo__net_kink(const hdo_net *net, char text[HDO_KINK_MAX]);
 /* K models, rows of X: adds to sum[K], correct[K]. Evaluation mode whatever s->train says. */
-void hdo__net_evaluate(const hdo_net *net, const hdo_samples *s, const float *X, size_t ld, int K, hdo_work *w,
+void hdo__net_evaluate(const hdo_net *net, const hdo_net_samples *s, const float *X, size_t ld, int K, hdo_work *w,
                        double *sum, int64_t *correct);
 
 /* Logits of the whole batch, (size, classes): for tests and predictions. Uses the chunks of hdo__net_loss. */
-void hdo__net_logits(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, float *logits);
+void hdo__net_logits(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, float *logits);
 
 /* ---- softmax cross-entropy over logits (B, C); sums in double ---- */
 double hdo__xent_loss(int B, int C, const float *z, const int32_t *label, int64_t *correct);

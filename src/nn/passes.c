@@ -30,7 +30,7 @@ static size_t floats(size_t n) {
 
 typedef struct loss_job {
     const hdo_net *net;
-    const hdo_samples *s;
+    const hdo_net_samples *s;
     const float *x;
     double *sum;      /* (chunks) */
     int64_t *correct; /* (chunks) */
@@ -49,8 +49,8 @@ static void loss_task(void *ctx, int task, hdo_work *w) {
     j->sum[task] = hdo__chunk_loss(&p, lo, n, j->net->sub, &j->correct[task]);
 }
 
-void hdo__net_loss(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, double *sum, int64_t *correct,
-                   float *stats_out) {
+void hdo__net_loss(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, double *sum,
+                   int64_t *correct, float *stats_out) {
     if (correct != NULL) *correct = 0;
     if (hdo__whole_batch(net, s)) {
         hdo_pass p = hdo__pass_init(net, s, x, w);
@@ -74,7 +74,7 @@ void hdo__net_loss(const hdo_net *net, const hdo_samples *s, const float *x, hdo
         memcpy(stats_out, x + net->params.total, net->buffers.total * sizeof(float));
 }
 
-void hdo__net_logits(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, float *logits) {
+void hdo__net_logits(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, float *logits) {
     if (hdo__whole_batch(net, s)) {
         hdo_pass p = hdo__pass_init(net, s, x, w);
         p.wide = true;
@@ -89,7 +89,7 @@ void hdo__net_logits(const hdo_net *net, const hdo_samples *s, const float *x, h
 
 typedef struct grad_job {
     const hdo_net *net;
-    const hdo_samples *s;
+    const hdo_net_samples *s;
     const float *x;
     float *g;    /* lane 0 */
     float *lane; /* (lanes - 1, d) */
@@ -164,7 +164,7 @@ static int lane_count(const hdo_net *net, int n_chunks) {
     return n_chunks < most ? n_chunks : most;
 }
 
-void hdo__net_grad(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w, float *g, double *sum,
+void hdo__net_grad(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, float *g, double *sum,
                    float *stats_out) {
     bool one = hdo__whole_batch(net, s);
     grad_job j = {.net = net, .s = s, .x = x, .g = g, .chunk = one ? s->size : net->gchunk, .wide = one};

@@ -14,7 +14,7 @@
 
 typedef struct dir_job {
     const hdo_net *net;
-    const hdo_samples *s;
+    const hdo_net_samples *s;
     const float *x;
     const hdo_dirs *u;
     int first, k;
@@ -43,7 +43,7 @@ static hdo_pass pass_along(const dir_job *j, int r0, int G, hdo_work *w) {
 }
 
 /* Samples of a chunk and of a run through the front: all of them where directions are not written out. */
-static void cut(const hdo_net *net, const hdo_samples *s, int *chunk, int *sub) {
+static void cut(const hdo_net *net, const hdo_net_samples *s, int *chunk, int *sub) {
     bool one = hdo__whole_batch(net, s) || !net->small;
     *chunk = one || s->size < net->chunk ? s->size : net->chunk;
     *sub = one ? s->size : net->jsub;
@@ -68,7 +68,7 @@ static void jvp_task(void *ctx, int task, hdo_work *w) {
     if (task == 0) *j->sum = sum;
 }
 
-void hdo__net_jvp(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
+void hdo__net_jvp(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first, int k,
                   hdo_work *w, double *sum, double *slope, float *stats_out) {
     assert(k >= 1);
     dir_job j = {.net = net, .s = s, .x = x, .u = u, .first = first, .k = k, .sum = sum, .slope = slope};
@@ -97,7 +97,7 @@ static void complex_task(void *ctx, int r, hdo_work *w) {
     j->slope[r] = sum / (double)size;
 }
 
-void hdo__net_complex(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
+void hdo__net_complex(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first, int k,
                       double nu, hdo_work *w, double *slope) {
     assert(k >= 1 && nu > 0.0);
     dir_job j = {.net = net, .s = s, .x = x, .u = u, .first = first, .k = k, .nu = nu, .slope = slope};
@@ -107,7 +107,7 @@ void hdo__net_complex(const hdo_net *net, const hdo_samples *s, const float *x, 
 /* ---- loss_many: tasks are directions ---- */
 
 /* Masks of perturbed evaluation r: those of the batch, or (fresh) others for every evaluation. */
-static uint64_t mask_seed(const hdo_net *net, const hdo_samples *s, int r) {
+static uint64_t mask_seed(const hdo_net *net, const hdo_net_samples *s, int r) {
     return net->fresh ? s->seed + 0x9e3779b97f4a7c15u * ((uint64_t)r + 1) : s->seed;
 }
 
@@ -145,8 +145,8 @@ static void many_task(void *ctx, int r, hdo_work *w) {
     j->sum[r] = perturbed_loss(j, r, w);
 }
 
-void hdo__net_loss_many(const hdo_net *net, const hdo_samples *s, const float *x, const hdo_dirs *u, int first, int k,
-                        float nu, hdo_work *w, double *sum) {
+void hdo__net_loss_many(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first,
+                        int k, float nu, hdo_work *w, double *sum) {
     assert(k >= 1);
     dir_job j = {.net = net, .s = s, .x = x, .u = u, .first = first, .k = k, .nu = (double)nu, .sum = sum};
     if (k == 1 && hdo__whole_batch(net, s)) {

@@ -9,7 +9,7 @@
  * Offsets count from the start of the data, which the tensors cover exactly: sorted by offset, each begins where the
  * one before ends, the first at 0, the last at the end of the file. Empty and 0-dimensional tensors are fine.
  */
-#include "hdo/weights.h"
+#include "hdo/experimental/weights.h"
 
 #include <assert.h>
 #include <jansson.h>

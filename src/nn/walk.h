@@ -37,13 +37,13 @@ size_t hdo__chunk_tangent_bytes(const hdo_net *net, int n, int sub, int G);
 size_t hdo__evaluate_bytes(const hdo_net *net, int batch);
 
 /* ---- what all passes share ---- */
-static inline bool hdo__whole_batch(const hdo_net *net, const hdo_samples *s) {
+static inline bool hdo__whole_batch(const hdo_net *net, const hdo_net_samples *s) {
     return net->couples && s->train;
 }
 static inline int hdo__chunks(int size, int chunk) {
     return (size + chunk - 1) / chunk;
 }
-static inline hdo_pass hdo__pass_init(const hdo_net *net, const hdo_samples *s, const float *x, hdo_work *w) {
+static inline hdo_pass hdo__pass_init(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w) {
     return (hdo_pass){.net = net, .s = s, .x = x, .stats = x + net->params.total, .mask_seed = s->seed, .work = w};
 }
 

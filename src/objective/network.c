@@ -45,7 +45,7 @@ static hdo_status network_init(const hdo_objective *f, uint64_t seed, float *x) 
 }
 
 /* The engine trusts its samples; here is where trust is earned. */
-static hdo_status samples_init(const network *o, const hdo_batch *b, hdo_samples *s) {
+static hdo_status samples_init(const network *o, const hdo_batch *b, hdo_net_samples *s) {
     if (b->size < 1 || b->label == NULL) return HDO_E_DATA;
     bool tokens = o->net->vocab > 0;
     if (tokens ? b->tok == NULL : b->in == NULL) return HDO_E_DATA;
@@ -54,20 +54,20 @@ static hdo_status samples_init(const network *o, const hdo_batch *b, hdo_samples
     size_t n = tokens ? (size_t)b->size * o->net->value[0].n : 0;
     for (size_t i = 0; i < n; i++)
         if (b->tok[i] < 0 || b->tok[i] >= o->net->vocab) return HDO_E_DATA;
-    *s = (hdo_samples){.size = b->size,
-                       .in = tokens ? NULL : b->in,
-                       .tok = tokens ? b->tok : NULL,
-                       .label = b->label,
-                       .seed = b->seed,
-                       .node = (uint32_t)(b->node < 0 ? 0 : b->node),
-                       .step = (uint64_t)b->step,
-                       .train = b->train};
+    *s = (hdo_net_samples){.size = b->size,
+                           .in = tokens ? NULL : b->in,
+                           .tok = tokens ? b->tok : NULL,
+                           .label = b->label,
+                           .seed = b->seed,
+                           .node = (uint32_t)(b->node < 0 ? 0 : b->node),
+                           .step = (uint64_t)b->step,
+                           .train = b->train};
     return HDO_OK;
 }
 
 static hdo_status network_loss(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
                                float *buf) {
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_status st = samples_init(self(f), b, &s);
     if (st != HDO_OK) return st;
     hdo__net_loss(self(f)->net, &s, x, w, loss, NULL, buf);
@@ -77,7 +77,7 @@ static hdo_status network_loss(const hdo_objective *f, const hdo_batch *b, const
 
 static hdo_status network_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
                                double *loss, float *buf) {
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_status st = samples_init(self(f), b, &s);
     if (st != HDO_OK) return st;
     hdo__net_grad(self(f)->net, &s, x, w, g, loss, buf);
@@ -87,7 +87,7 @@ static hdo_status network_grad(const hdo_objective *f, const hdo_batch *b, const
 
 static hdo_status network_jvp(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u, int first,
                               int k, hdo_work *w, double *loss, double *dloss, float *buf) {
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_status st = samples_init(self(f), b, &s);
     if (st != HDO_OK) return st;
     hdo__net_jvp(self(f)->net, &s, x, u, first, k, w, loss, dloss, buf);
@@ -97,7 +97,7 @@ static hdo_status network_jvp(const hdo_objective *f, const hdo_batch *b, const 
 
 static hdo_status network_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
                                     int first, int k, float nu, hdo_work *w, double *loss) {
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_status st = samples_init(self(f), b, &s);
     if (st != HDO_OK) return st;
     hdo__net_loss_many(self(f)->net, &s, x, u, first, k, nu, w, loss);
@@ -107,7 +107,7 @@ static hdo_status network_loss_many(const hdo_objective *f, const hdo_batch *b, 
 
 static hdo_status network_complex_step(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,
                                        int first, int k, double nu, hdo_work *w, double *slope) {
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_status st = samples_init(self(f), b, &s);
     if (st != HDO_OK) return st;
     hdo__net_complex(self(f)->net, &s, x, u, first, k, nu, w, slope);
@@ -116,7 +116,7 @@ static hdo_status network_complex_step(const hdo_objective *f, const hdo_batch *
 
 static hdo_status network_evaluate(const hdo_objective *f, const hdo_batch *b, const float *X, size_t ld, int K,
                                    hdo_work *w, double *loss_sum, int64_t *correct) {
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_status st = samples_init(self(f), b, &s);
     if (st != HDO_OK) return st;
     hdo__net_evaluate(self(f)->net, &s, X, ld, K, w, loss_sum, correct);
@@ -128,7 +128,7 @@ static hdo_status network_evaluate(const hdo_objective *f, const hdo_batch *b, c
 static hdo_status network_gauss_newton(const hdo_objective *f, const hdo_batch *b, const float *x, const float *up,
                                        const float *down, double h, hdo_work *w, float *slope, float *g) {
     const hdo_net *net = self(f)->net;
-    hdo_samples s;
+    hdo_net_samples s;
     hdo_status st = samples_init(self(f), b, &s);
     if (st != HDO_OK) return st;
     size_t C = (size_t)net->classes, cells = (size_t)s.size * C;

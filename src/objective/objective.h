@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "base/team.h"
 #include "data/batch.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 
 typedef struct hdo_objective hdo_objective;
 

@@ -3,7 +3,7 @@
 #define HDO_OBJECTIVE_WEIGHTS_H
 
 #include "hdo/status.h"
-#include "hdo/weights.h"
+#include "hdo/experimental/weights.h"
 #include "objective/objective.h"
 
 typedef struct hdo_weights_report {

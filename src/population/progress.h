@@ -6,7 +6,7 @@
 #ifndef HDO_POPULATION_PROGRESS_H
 #define HDO_POPULATION_PROGRESS_H
 
-#include "hdo/run.h"
+#include "hdo/experimental/run.h"
 
 typedef struct hdo_counts { /* so far, over all nodes; of the own nodes while ranks do not wait for each other */
     int64_t interactions, bytes, forward, backward, jvp, cost;

@@ -16,7 +16,7 @@
 
 #include "base/sha256.h"
 #include "base/stfile.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 
 enum { HDO_CKFILE_VERSION = 3, HDO_CKFILE_PATH_MAX = HDO_PATH_MAX + 96 };
 

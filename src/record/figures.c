@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hdo/json.h"
+#include "hdo/experimental/number.h"
 #include "record/record.h"
 
 hdo_status hdo__record_put_row(hdo_record *r, hdo_error *e) {
     hdo_status st = HDO_OK;
     r->has_row = true;
+    r->row.class_name = (const char(*)[HDO_NAME_MAX])r->class_name;
     if (r->lock_fd >= 0) st = hdo__record_dir_stands(r, e);
     for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) st = r->sinks[k]->ops->row(r->sinks[k], &r->row, e);
     if (r->hooks->row != NULL && r->transport->rank == 0) r->hooks->row(r->hooks->ctx, &r->row);

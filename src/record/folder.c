@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/simd.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "kernels/kernels.h"
 #include "record/ckfile.h"
 #include "record/ckstate.h"
@@ -78,6 +78,8 @@ void hdo__record_init(hdo_record *r) {
     r->trace.fd = -1;
     r->lock_fd = -1;
     r->saved_step = -1;
+    for (int k = 0; k < r->config->n_classes; k++)
+        memcpy(r->class_name[k], r->config->population[k].name, sizeof r->class_name[k]);
 }
 
 hdo_status hdo__record_reserve(hdo_record *r, hdo_error *e) {

@@ -36,7 +36,8 @@ typedef struct hdo_record {
 
     hdo_sink *sinks[HDO_SINKS_MAX];
     int n_sinks;
-    hdo_row row; /* last evaluation */
+    char class_name[HDO_CLASSES_MAX][HDO_NAME_MAX]; /* for hdo_row.class_name */
+    hdo_row row;                                    /* last evaluation */
     bool has_row;
     hdo_linelog trace; /* trace.jsonl, fd -1 unless it is written */
     hdo_trail *trail;  /* (n): the last steps of every node, for hdo_fate */

@@ -44,7 +44,7 @@ static hdo_status same_past(const hdo_record *r, const hdo_ckfile *f, hdo_error 
     hdo_config *c = hdo__alloc(sizeof *c);
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_config_default(c);
-    hdo_status st = hdo_config_load_text(c, f->path, f->config, strlen(f->config), e);
+    hdo_status st = hdo_config_load_bytes(c, f->path, f->config, strlen(f->config), e);
     if (st == HDO_OK && !hdo__config_same_past(c, r->config))
         st =
             hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' was made with another configuration than the run's", f->path);

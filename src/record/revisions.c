@@ -3,7 +3,7 @@
  * The table of changes. Whoever changes the law or the numbers of an estimator, a model or a data set adds a row, with
  * the next number of that name. A row says which runs it concerns, so that only those have to be made again.
  */
-#include "hdo/revision.h"
+#include "hdo/experimental/revision.h"
 
 #include <string.h>
 

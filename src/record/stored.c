@@ -50,7 +50,7 @@ static hdo_status from_checkpoint(const char *dir, hdo_config *c, hdo_error *e) 
     hdo_status st = hdo__ckfile_open_newest(&f, dir, NULL, 0, e);
     if (st != HDO_OK) return st;
     hdo_config_default(c);
-    st = hdo_config_load_text(c, f.path, f.config, strlen(f.config), e);
+    st = hdo_config_load_bytes(c, f.path, f.config, strlen(f.config), e);
     hdo_config_as_base(c);
     hdo__ckfile_close(&f);
     return st;
@@ -66,7 +66,7 @@ hdo_status hdo__stored_config_load(const char *dir, hdo_config *c, char *note, s
     bool read = hdo__file_read(path, CONFIG_MAX_BYTES, &text, &len, &why) == HDO_OK,
          whole = read && as_written(text, len);
     hdo_config_default(c);
-    hdo_status st = whole ? hdo_config_load_text(c, path, text, len, e) : HDO_E_DATA;
+    hdo_status st = whole ? hdo_config_load_bytes(c, path, text, len, e) : HDO_E_DATA;
     free(text);
     hdo_config_as_base(c);
     if (whole) return st;

@@ -5,12 +5,12 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "record/record.h"
 
 const char *hdo_stop_name(hdo_stop why) {
     static const char *const names[] = {"running", "completed", "target", "timeout", "diverged", "stopped"};
-    return names[why];
+    return (unsigned)why < sizeof names / sizeof names[0] ? names[why] : "unknown";
 }
 
 static const char *outcome_of(hdo_stop stop) {

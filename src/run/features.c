@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 — what this build and this machine offer, for `hdo doctor`. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 #include "base/simd.h"
 #include "base/team.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "kernels/kernels.h"
 
 static void add(hdo_feature *out, int cap, int *n, const char *name, bool present, const char *detail,
@@ -19,7 +21,7 @@ static void add(hdo_feature *out, int cap, int *n, const char *name, bool presen
     (*n)++;
 }
 
-int hdo_features(hdo_feature *out, int cap) {
+int hdo_feature_list(hdo_feature *out, int cap) {
     int n = 0;
     char text[128];
     snprintf(text, sizeof text, "%s (%s)", HDO_COMPILER, HDO_BUILDTYPE);
@@ -42,4 +44,16 @@ int hdo_features(hdo_feature *out, int cap) {
     const char *mpi = hdo_mpi_flavour();
     add(out, cap, &n, "mpi", mpi != NULL, mpi != NULL ? mpi : "no plug-in found", "engine mpi: runs on many machines");
     return n < cap ? n : cap;
+}
+
+char *hdo_features(void) {
+    hdo_feature f[32];
+    int n = hdo_feature_list(f, 32);
+    size_t cap = 1, used = 0;
+    for (int i = 0; i < n; i++) cap += strlen(f[i].name) + sizeof f[i].detail + 4;
+    char *text = malloc(cap);
+    if (text == NULL) return NULL;
+    text[0] = '\0';
+    for (int i = 0; i < n; i++) used += (size_t)snprintf(text + used, cap - used, "%s: %s\n", f[i].name, f[i].detail);
+    return text;
 }

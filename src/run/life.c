@@ -2,12 +2,14 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/sha256.h"
+#include "config/own.h"
 #include "run/run_internal.h"
 
 hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e) {
@@ -17,6 +19,9 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     hdo_run *r = hdo__alloc(sizeof *r);
     if (r == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
     r->config = *c;
+    hdo__own_keep(r->config.own);
+    atomic_flag_clear(&r->busy);
+    r->columns = hdo__metric_names(c);
     r->progress.start_loss = (double)NAN;
     if (hooks != NULL) r->hooks = *hooks;
     r->log = (hdo_log){.put = r->hooks.log, .ctx = r->hooks.ctx, .fd = -1};
@@ -30,7 +35,7 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     hdo__record_init(&r->record);
     r->progress.start_s = hdo__now_s();
     r->record.saved_s = r->progress.session_s = r->progress.start_s;
-    st = hdo__run_wire(r, e);
+    st = r->columns != NULL ? hdo__run_wire(r, e) : hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
     if (r->transport != NULL) st = hdo__transport_settle(r->transport, st, e);
     if (st != HDO_OK) {
         hdo_run_destroy(r);
@@ -45,7 +50,7 @@ void hdo_run_limit_time(hdo_run *r, double seconds) {
 }
 
 const hdo_config *hdo_run_config(const hdo_run *r) {
-    return &r->config;
+    return r != NULL ? &r->config : NULL;
 }
 
 void hdo_run_destroy(hdo_run *r) {
@@ -57,6 +62,9 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__team_clear(&r->team);
     hdo__problem_close(&r->problem);
     if (r->transport != NULL) r->transport->ops->destroy(r->transport);
+    hdo__own_drop(r->config.own);
+    hdo__free(r->listener);
+    free(r->columns);
     hdo__free(r);
 }
 
@@ -78,18 +86,20 @@ void hdo_run_describe(const hdo_run *r, hdo_run_info *info) {
 }
 
 int hdo_run_rank(const hdo_run *r) {
-    return r->transport->rank;
+    return r != NULL ? r->transport->rank : 0;
 }
 const hdo_row *hdo_run_last_row(const hdo_run *r) {
+    if (r == NULL) return NULL;
     const hdo_record *k = &r->record;
     return k->has_row && k->row.n_classes > 0 ? &k->row : NULL; /* none yet after a resume between two evaluations */
 }
 int64_t hdo_run_step(const hdo_run *r) {
-    return r->progress.step;
+    return r != NULL ? r->progress.step : 0;
 }
 
 const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d) {
-    if (node < r->population.models.first || node >= r->population.models.first + r->population.models.count)
+    if (r == NULL || node < r->population.models.first ||
+        node >= r->population.models.first + r->population.models.count)
         return NULL;
     if (d != NULL) *d = r->problem.objective->d;
     return r->population.models.X + (size_t)(node - r->population.models.first) * r->population.models.ld;
@@ -101,16 +111,27 @@ hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const cha
     return hdo__record_attach(&r->record, dir, force, command_line, e);
 }
 hdo_status hdo_run_save(hdo_run *r, hdo_error *e) {
-    return hdo__record_save(&r->record, e);
+    hdo_status st = hdo__run_enter(r, "hdo_run_save", e);
+    if (st != HDO_OK) return st;
+    if (r->record.dir[0] == '\0') {
+        st = hdo__fail(e, HDO_E_MISUSE, "hdo_run_save needs a folder to save into: hdo_run_open_dir comes first");
+    } else {
+        st = hdo__run_sound(r, e) ? hdo__record_save(&r->record, e) : r->failed.code;
+    }
+    return hdo__run_leave(r, st);
 }
 char *hdo_run_summary(const hdo_run *r) {
-    return hdo__record_summary(&r->record);
+    return r != NULL ? hdo__record_summary(&r->record) : NULL;
 }
 hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e) {
-    return hdo__record_write_summary(&r->record, e);
+    hdo_status st = hdo__run_enter(r, "hdo_run_write_summary", e);
+    if (st != HDO_OK) return st;
+    return hdo__run_leave(r, hdo__run_sound(r, e) ? hdo__record_write_summary(&r->record, e) : r->failed.code);
 }
 void hdo_run_fingerprint(const hdo_run *r, char hex[65]) {
-    hdo__record_fingerprint(&r->record, hex);
+    if (hex == NULL) return;
+    hex[0] = '\0';
+    if (r != NULL) hdo__record_fingerprint(&r->record, hex);
 }
 hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e) {
     return hdo__record_keep_rows(&r->record, e);
@@ -128,7 +149,7 @@ static hdo_status change(hdo_config *c, const hdo_resume *how, hdo_error *e) {
     *old = *c;
     hdo_status st = HDO_OK;
     for (int k = 0; how != NULL && k < how->n_set && st == HDO_OK; k++) {
-        st = hdo_config_set(c, how->set[k].key, how->set[k].value, HDO_FROM_FLAG, e);
+        st = hdo_config_set_from(c, how->set[k].key, how->set[k].value, HDO_FROM_FLAG, e);
         if (st != HDO_OK || hdo__config_same_past(old, c)) continue;
         st = hdo__fail(
             e, HDO_E_CONFIG,
@@ -140,13 +161,15 @@ static hdo_status change(hdo_config *c, const hdo_resume *how, hdo_error *e) {
     return st;
 }
 
-hdo_status hdo_run_resume(hdo_run **out, const char *dir, const hdo_resume *how, const hdo_hooks *hooks, hdo_error *e) {
+hdo_status hdo_run_resume_how(hdo_run **out, const char *dir, const hdo_resume *how, const hdo_hooks *hooks,
+                              hdo_error *e) {
     char note[HDO_MSG_MAX];
     *out = NULL;
     hdo_config *c = hdo__alloc(sizeof *c);
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_status st = hdo__stored_config_load(dir, c, note, sizeof note, e);
     if (st == HDO_OK) st = change(c, how, e);
+    c->own = how != NULL ? how->own : NULL;
     if (how != NULL && how->threads > 0) c->threads = how->threads;
     int rank, ranks; /* the engine is that of this process, whatever the run was started with */
     c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;

@@ -2,6 +2,8 @@
  *
  * The loop: a step of the engine, and when they are due a row of figures, a checkpoint, the end.
  */
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "run/run_internal.h"
 
@@ -48,7 +50,20 @@ static hdo_status advance(hdo_run *r, hdo_error *e) {
     return st == HDO_OK && ops->together ? save_if_due(r, e) : st;
 }
 
-hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
+bool hdo__run_sound(const hdo_run *r, hdo_error *e) {
+    if (r->failed.code != HDO_OK && e != NULL) *e = r->failed;
+    return r->failed.code == HDO_OK;
+}
+
+/* A run that failed in the middle of a step is in no state to go on from. */
+static hdo_status remember(hdo_run *r, hdo_status st, const hdo_error *e) {
+    if (st == HDO_OK) return HDO_OK;
+    r->failed.code = st;
+    snprintf(r->failed.msg, sizeof r->failed.msg, "%s", e->msg[0] != '\0' ? e->msg : hdo_status_text(st));
+    return st;
+}
+
+static hdo_status go_on(hdo_run *r, int64_t n_steps, hdo_error *e) {
     hdo_status st = HDO_OK;
     if (r->progress.stop == HDO_RUNNING && !r->record.has_row) st = evaluate(r, e);
     for (int64_t k = 0; k < n_steps && r->progress.stop == HDO_RUNNING && st == HDO_OK; k++) st = advance(r, e);
@@ -57,14 +72,34 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
         hdo_error gone;
         if (hdo__record_dir_stands(&r->record, &gone) != HDO_OK && e != NULL) *e = gone;
     }
-    if (why != NULL) *why = r->progress.stop;
     return st;
 }
 
-hdo_status hdo_run_stop(hdo_run *r, hdo_error *e) {
+hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
+    hdo_error own = {0};
+    hdo_status st = hdo__run_enter(r, "hdo_run_advance", e);
+    if (st != HDO_OK) return st;
+    if (!hdo__run_sound(r, e)) return hdo__run_leave(r, r->failed.code);
+    st = remember(r, go_on(r, n_steps, &own), &own);
+    if (st != HDO_OK && e != NULL) *e = own;
+    if (why != NULL) *why = r->progress.stop;
+    return hdo__run_leave(r, st);
+}
+
+static hdo_status end_early(hdo_run *r, hdo_error *e) {
     if (r->progress.stop != HDO_RUNNING) return HDO_OK;
     r->progress.stop = HDO_STOPPED;
     hdo_status st =
         r->record.has_row && r->record.row.step == r->progress.step ? HDO_OK : hdo__record_evaluate(&r->record, e);
     return st == HDO_OK ? hdo__record_conclude(&r->record, e) : st;
+}
+
+hdo_status hdo_run_stop(hdo_run *r, hdo_error *e) {
+    hdo_error own = {0};
+    hdo_status st = hdo__run_enter(r, "hdo_run_stop", e);
+    if (st != HDO_OK) return st;
+    if (!hdo__run_sound(r, e)) return hdo__run_leave(r, r->failed.code);
+    st = remember(r, end_early(r, &own), &own);
+    if (st != HDO_OK && e != NULL) *e = own;
+    return hdo__run_leave(r, st);
 }

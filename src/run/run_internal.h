@@ -8,8 +8,10 @@
 #ifndef HDO_RUN_RUN_INTERNAL_H
 #define HDO_RUN_RUN_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "engine/engine.h"
-#include "hdo/run.h"
+#include "hdo/experimental/run.h"
 #include "record/record.h"
 
 struct hdo_run {
@@ -24,7 +26,18 @@ struct hdo_run {
     hdo_progress progress; /* how far it is */
     hdo_record record;     /* what is kept */
     hdo_engine *engine;    /* how it advances */
+    char **columns;        /* names of the figures of its rows, one block of memory */
+
+    struct hdo_listener *listener; /* of a run made through <hdo/hdo.h> (api.c); NULL for those with hooks */
+    atomic_flag busy;              /* a call is under way */
+    atomic_bool doomed;            /* to be destroyed when it ends */
+    hdo_error failed;              /* code not 0: it failed, and stays so */
 };
+
+/* Every call that changes a run is between the two: HDO_E_MISUSE inside another one. leave returns st. */
+hdo_status hdo__run_enter(hdo_run *r, const char *function, hdo_error *e);
+hdo_status hdo__run_leave(hdo_run *r, hdo_status st);
+bool hdo__run_sound(const hdo_run *r, hdo_error *e); /* false: it failed before; e is told how */
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
 

@@ -4,7 +4,7 @@
 
 #include "base/linelog.h"
 #include "base/status.h"
-#include "hdo/run.h"
+#include "hdo/experimental/run.h"
 
 typedef struct hdo_sink hdo_sink;
 

@@ -16,7 +16,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 
 enum {
     HDO_EDGES_MAX = 1 << 26, /* 0.5 GB of edges; building a random graph takes another 1 GB for a moment */
@@ -30,7 +30,7 @@ typedef struct hdo_pair {
 
 typedef struct hdo_graph {
     int n;
-    int kind;        /* HDO_GRAPH_... of <hdo/config.h> */
+    int kind;        /* HDO_GRAPH_... of <hdo/experimental/config.h> */
     bool complete;   /* all pairs; edges is then NULL */
     hdo_pair *edges; /* (n_edges) */
     size_t n_edges, cap;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "topo/graph.h"
 
 typedef struct hdo_plan {  /* what happens in one step */

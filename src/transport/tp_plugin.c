@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "transport/transport.h"
 
 static const char *const flavours[] = {"openmpi", "mpich"};

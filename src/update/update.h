@@ -11,7 +11,7 @@
 #include "base/split.h"
 #include "base/status.h"
 #include "base/team.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 
 typedef struct hdo_schedule {
     int kind; /* HDO_SCHEDULE_* */

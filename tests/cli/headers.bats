@@ -22,3 +22,28 @@ load helper
     done
     [ "$n" -ge 40 ]
 }
+
+@test "public headers compile alone and all together, in C11 and C++17" {
+    n=0
+    : > together.c
+    for h in $(cd "$HDO_SOURCE/include" && find hdo -name '*.h' | sort); do
+        printf '#include <%s>\n' "$h" > one.c
+        cat one.c >> together.c
+        c++ -std=c++17 -x c++ -Wall -Wextra -Wpedantic -Werror -I "$HDO_SOURCE/include" -fsyntax-only one.c
+        # What is declared has C linkage, and says so itself.
+        if grep -q HDO_API "$HDO_SOURCE/include/$h"; then
+            grep -q 'extern "C"' "$HDO_SOURCE/include/$h"
+        fi
+        n=$((n + 1))
+    done
+    [ "$n" -ge 30 ]
+    cc -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror -I "$HDO_SOURCE/include" -fsyntax-only together.c
+    c++ -std=c++17 -x c++ -Wall -Wextra -Wpedantic -Werror -I "$HDO_SOURCE/include" -fsyntax-only together.c
+}
+
+@test "the stable headers include nothing experimental" {
+    for h in hdo objective dataset estimator mixing sink plugin status version; do
+        run grep -l 'experimental/\|hdo/lab/' <(grep '#include' "$HDO_SOURCE/include/hdo/$h.h")
+        [ "$status" -ne 0 ]
+    done
+}

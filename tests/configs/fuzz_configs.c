@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "random_config.h"
 
 enum { LIMIT_S = 20, WAIT_S = 120, PATH_LEN = 512 };
@@ -81,7 +81,7 @@ static hdo_status work(const trial *t, const try *y, result *out, hdo_error *e) 
     path_of(t, y->name, dir);
     t->c->threads = y->threads;
     if (y->resume) {
-        st = hdo_run_resume(&r, dir, &(hdo_resume){.threads = y->threads}, NULL, e);
+        st = hdo_run_resume_how(&r, dir, &(hdo_resume){.threads = y->threads}, NULL, e);
     } else {
         st = hdo_run_create(&r, t->c, NULL, e);
         if (st == HDO_OK) st = hdo_run_attach_dir(r, dir, false, "fuzz", e);
@@ -385,7 +385,7 @@ static int one(uint64_t number, const char *files, const options *o) {
     if (mkdtemp(t.folder) == NULL) abort();
     random_config(number, files, t.yaml);
     hdo_config_default(&c);
-    hdo_status st = hdo_config_load_text(&c, "fuzz", t.yaml, strlen(t.yaml), &e);
+    hdo_status st = hdo_config_load_bytes(&c, "fuzz", t.yaml, strlen(t.yaml), &e);
     if (st == HDO_OK) {
         try_all(&t, &whole);
     } else {

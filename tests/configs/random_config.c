@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 
 uint64_t rnd_next(rnd *r) { /* splitmix64 */
     uint64_t z = (r->s += UINT64_C(0x9e3779b97f4a7c15));
@@ -310,7 +310,7 @@ static void take_out_all(char *text) {
     for (int tries = 0; tries < 100; tries++) {
         int line, column;
         hdo_config_default(&c);
-        hdo_status st = hdo_config_load_text(&c, "fuzz", text, strlen(text), &e);
+        hdo_status st = hdo_config_load_bytes(&c, "fuzz", text, strlen(text), &e);
         if (st == HDO_OK) st = hdo_config_check(&c, &e);
         if (st == HDO_OK || strstr(e.msg, "has no effect") == NULL) return;
         if (sscanf(e.msg, "(fuzz:%d:%d)", &line, &column) != 2 || !take_out(text, line, column)) return;

@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (st == HDO_OK && roles != NULL && n > 0 && n < 1000) {
         int start[RANKS_MAX], held[RANKS_MAX], order[RANKS_MAX], ranks = 1 + data[0] % RANKS_MAX;
         hdo_transport t = {.ranks = ranks, .host_ranks = 1, .host = host, .start = start, .held = held, .order = order};
-        if (hdo_config_set(&c, "mpi.roles", roles, HDO_FROM_FLAG, &e) == HDO_OK) {
+        if (hdo_config_set_from(&c, "mpi.roles", roles, HDO_FROM_FLAG, &e) == HDO_OK) {
             e = (hdo_error){HDO_OK, ""};
             st = hdo__run_spread(&c, &t, &e);
             require_sentence(st, &e);

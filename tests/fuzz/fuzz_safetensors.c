@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 — libFuzzer: any bytes as a safetensors file; what is accepted is read in full.
  */
 #include "fuzz.h"
-#include "hdo/weights.h"
+#include "hdo/experimental/weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
     hdo_tensors *t;

@@ -15,7 +15,7 @@ static hdo_run *make(void) {
     hdo_config c;
     hdo_run *r;
     hdo_config_default(&c);
-    require(hdo_config_load_text(&c, "fuzz", yaml, sizeof yaml - 1, &e) == HDO_OK, e.msg);
+    require(hdo_config_load_bytes(&c, "fuzz", yaml, sizeof yaml - 1, &e) == HDO_OK, e.msg);
     require(hdo_run_create(&r, &c, NULL, &e) == HDO_OK, e.msg);
     return r;
 }

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     hdo_config_default(&before);
     c = before;
     char *value = text_of(data + 1, size - 1);
-    hdo_status st = hdo_config_set(&c, keys[data[0] % (sizeof keys / sizeof keys[0])], value, HDO_FROM_FLAG, &e);
+    hdo_status st = hdo_config_set_from(&c, keys[data[0] % (sizeof keys / sizeof keys[0])], value, HDO_FROM_FLAG, &e);
     require_sentence(st, &e);
     if (st != HDO_OK) {
         require(memcmp(&c, &before, sizeof c) == 0, "refused, but changed the configuration");
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         char *text = hdo_config_dump(&c, false);
         require(text != NULL, "no dump");
         hdo_config_default(&again);
-        st = hdo_config_load_text(&again, "dump.yaml", text, strlen(text), &e);
+        st = hdo_config_load_bytes(&again, "dump.yaml", text, strlen(text), &e);
         require(st == HDO_OK, "the dump does not load");
         char *second = hdo_config_dump(&again, false);
         require(second != NULL && strcmp(text, second) == 0, "the value does not come back");

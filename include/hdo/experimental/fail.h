@@ -19,6 +19,9 @@ HDO_API hdo_status hdo__fail(hdo_error *e, hdo_status code, const char *fmt, ...
 /* Puts "prefix: " in front of the sentence already in e. Keeps the code. */
 HDO_API void hdo__error_prefix(hdo_error *e, const char *fmt, ...) HDO_PRINTF(2, 3);
 
+/* HDO_E_MISUSE: "FUNCTION needs WHAT; something is NULL". */
+HDO_API hdo_status hdo__misuse(hdo_error *e, const char *function, const char *what);
+
 #ifdef __cplusplus
 }
 #endif

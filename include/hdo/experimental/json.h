@@ -63,7 +63,7 @@ HDO_API void hdo__json_begin(hdo_json *j, bool pretty, int schema_version);
 HDO_API char *hdo__json_finish(hdo_json *j);
 
 /* Shortest decimal text that reads back to the same double; NaN and infinities as "nan", "inf", "-inf". Not for JSON:
- * hdo_json_number (<hdo/json.h>) is. */
+ * hdo_json_number (<hdo/experimental/number.h>) is. */
 HDO_API void hdo__real_text(double v, char buf[32]);
 
 #ifdef __cplusplus

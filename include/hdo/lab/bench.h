@@ -3,6 +3,8 @@
  * Measurements of this build on this machine: kernels, one node-step and one evaluation of every experiment, whole
  * runs, cost against the number of nodes and coordinates. Every row carries its distribution, the rate it amounts to
  * and the fraction of a limit of the machine that was measured in the same process.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_BENCH_H
 #define HDO_LAB_BENCH_H

@@ -5,6 +5,8 @@
  *
  * Everything is measured on the user's own model and data, at the starting point, on a batch of each class. Quantities
  * that are measured at one point say nothing certain about others: they are for choosing settings, not for proofs.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_CHECK_H
 #define HDO_LAB_CHECK_H
@@ -13,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/status.h"
 
 #ifdef __cplusplus

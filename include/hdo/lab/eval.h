@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How good is a stored model? Of a run, of a checkpoint, or foreign weights by their tensor names, on any data set.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_EVAL_H
 #define HDO_LAB_EVAL_H
@@ -9,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/status.h"
 
 #ifdef __cplusplus

@@ -2,6 +2,8 @@
  *
  * What became of a stored run, in plain sentences: which node went first when it diverged and why, or how it ended and
  * how far apart its nodes are.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_EXPLAIN_H
 #define HDO_LAB_EXPLAIN_H

@@ -5,6 +5,8 @@
  *
  * A *reading* settles what the paper leaves open: `text` is what it says, `authors` what its authors' code does, others
  * change one thing of `text`. A case is an experiment under a reading, in full or --quick.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_PAPER_H
 #define HDO_LAB_PAPER_H
@@ -13,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/lab/report.h"
 #include "hdo/status.h"
 

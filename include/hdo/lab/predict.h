@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a population will reach, computed before it runs: docs/prediction.md. A local quadratic model, not a bound.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_PREDICT_H
 #define HDO_PREDICT_H
 
-#include "hdo/config.h"
-#include "hdo/run.h"
+#include "hdo/experimental/config.h"
+#include "hdo/experimental/run.h"
 #include "hdo/lab/study.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct hdo_predict_options {
     int64_t samples; /* training samples that curvature is measured on; 0: by size */
@@ -109,5 +115,9 @@ typedef struct hdo_fleet_prediction {
 HDO_API hdo_status hdo_plan_predict(const hdo_config *c, const hdo_fleet_plan *p, const hdo_study_hooks *hooks,
                                     hdo_fleet_prediction *out, hdo_error *e);
 HDO_API char *hdo_fleet_prediction_json(const hdo_fleet_prediction *p); /* free() it; NULL: out of memory */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

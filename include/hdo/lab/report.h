@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stored results: curves of runs, averaged over seeds; figures and pages of them; differences between groups of runs.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_REPORT_H
 #define HDO_LAB_REPORT_H

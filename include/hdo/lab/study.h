@@ -12,6 +12,8 @@
  *
  * The letters are those of docs/theory.md. An unknown constant is HUGE_VAL and labelled so; whatever needs it is then
  * infinite too, which is true.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_STUDY_H
 #define HDO_LAB_STUDY_H
@@ -20,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/status.h"
 #include "hdo/lab/theory.h"
 

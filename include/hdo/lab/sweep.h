@@ -2,6 +2,8 @@
  *
  * Searching over settings: a grid or random points, and successive halving, which stops hopeless runs early. The runs
  * themselves are the caller's; this is what to run, for how long, and what came out.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_SWEEP_H
 #define HDO_LAB_SWEEP_H
@@ -10,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/status.h"
 
 #ifdef __cplusplus

@@ -17,6 +17,8 @@
  * An unknown or useless constant is HUGE_VAL: infinity is a valid upper bound, and the functions below never turn it
  * into a NaN. Bounds that do not exist (step too large) are HUGE_VAL with ok = false: that is a result, not an error.
  * Values a user types in are checked by the three *_check functions, which answer with a sentence; the others assert.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_THEORY_H
 #define HDO_LAB_THEORY_H

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A stored run, made again: the same configuration must give the same models and the same rows.
+ *
+ * Experimental: may change or vanish in any version.
  */
 #ifndef HDO_LAB_VERIFY_H
 #define HDO_LAB_VERIFY_H
 
-#include "hdo/revision.h"
-#include "hdo/run.h"
+#include "hdo/experimental/revision.h"
+#include "hdo/experimental/run.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hdo/run.h"
+#include "hdo/experimental/run.h"
 #include "transport/mpi/tp_mpi.h"
 
 enum { TICK_MS = 50, BEAT_TICKS = 5, EXIT_ENGINE = 5 };

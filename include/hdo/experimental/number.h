@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Numbers as JSON has them.
+ *
+ * Experimental: may change or vanish in any version.
  */
-#ifndef HDO_JSON_H
-#define HDO_JSON_H
+#ifndef HDO_EXPERIMENTAL_NUMBER_H
+#define HDO_EXPERIMENTAL_NUMBER_H
 
 #include "hdo/status.h"
 

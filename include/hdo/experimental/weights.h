@@ -3,9 +3,11 @@
  * Tensors in files: the safetensors format (an 8-byte little-endian length, a JSON header, then the data), read and
  * written without trust in the file. A reader refuses a header that is not exactly right: unknown element types, shapes
  * that do not match their bytes, offsets out of bounds, overlaps, holes, duplicate names.
+ *
+ * Experimental: may change or vanish in any version.
  */
-#ifndef HDO_WEIGHTS_H
-#define HDO_WEIGHTS_H
+#ifndef HDO_EXPERIMENTAL_WEIGHTS_H
+#define HDO_EXPERIMENTAL_WEIGHTS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A configuration is a plain value: no pointers, names as short char arrays, nested by component. Copy it with `=`,
+ * What is behind hdo_config. Experimental: may change in any version.
+ *
+ * A configuration is a plain value: names as short char arrays, nested by component. Copy it with `=`,
  * compare it, dump it, store it beside the results. Every field has one row in the option table (src/config/table.c):
  * key, type, bounds, unit, help. File reading, `--set`, `--help`, range checks, the schema and the dump all read that
  * table; defaults come from hdo_config_default().
  */
-#ifndef HDO_CONFIG_H
-#define HDO_CONFIG_H
+#ifndef HDO_EXPERIMENTAL_CONFIG_H
+#define HDO_EXPERIMENTAL_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hdo/status.h"
+#include "hdo/hdo.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -219,7 +221,7 @@ typedef struct hdo_origin {
 #define HDO_SECTIONS_MAX 12
 #define HDO_FILES_MAX 4
 
-typedef struct hdo_config {
+struct hdo_config {
     char name[HDO_NAME_MAX]; /* used for the run folder */
     int64_t seed;
     int64_t steps;      /* T: steps after the warm-up */
@@ -239,49 +241,38 @@ typedef struct hdo_config {
     int n_classes;
     hdo_class_config population[HDO_CLASSES_MAX];
 
+    /* Tables of one's own (config/own.h), shared by copies; NULL: none. The handles of <hdo/hdo.h> and runs hold it. */
+    struct hdo_own *own;
+
     /* Origins, kept by the functions below. */
     char files[HDO_FILES_MAX][HDO_PATH_MAX];
     int n_files;
     hdo_origin origin[HDO_SECTIONS_MAX + HDO_CLASSES_MAX][HDO_OPTIONS_MAX];
-} hdo_config;
+};
 
 /* Complete and runnable as it is: a small hybrid population on generated data. */
 HDO_API void hdo_config_default(hdo_config *c);
 
-/* Reads a YAML (or JSON) file over c. Errors name file:line:column, the bound or the words allowed, and the nearest
- * key. A `population` in the file replaces the classes of c. On failure c is untouched. */
-HDO_API hdo_status hdo_config_load(hdo_config *c, const char *path, hdo_error *e);
-HDO_API hdo_status hdo_config_load_text(hdo_config *c, const char *name, const char *text, size_t len, hdo_error *e);
+/* As hdo_config_load_text, with a name for messages. */
+HDO_API hdo_status hdo_config_load_bytes(hdo_config *c, const char *name, const char *text, size_t len, hdo_error *e);
 
 /* What was set so far is a foundation to build on (a preset, a stored run, a configuration that a program goes on to
  * change): values of it that later settings put out of use are no mistakes. */
 HDO_API void hdo_config_as_base(hdo_config *c);
 
-/* One value by its dotted key, as `--set`: hdo_config_set(c, "population.zo.rv", "64", HDO_FROM_FLAG, &e). */
-HDO_API hdo_status hdo_config_set(hdo_config *c, const char *key, const char *value, hdo_source from, hdo_error *e);
+/* One value by its dotted key, as `--set`: hdo_config_set_from(c, "population.zo.rv", "64", HDO_FROM_FLAG, &e). */
+HDO_API hdo_status hdo_config_set_from(hdo_config *c, const char *key, const char *value, hdo_source from,
+                                       hdo_error *e);
 
-/* The value of one key as text; buf is always terminated. Fails for unknown keys. */
-HDO_API hdo_status hdo_config_get(const hdo_config *c, const char *key, char *buf, size_t cap, hdo_error *e);
-
-/* "24fo+256zo": sets the counts of the named classes and drops the classes not named. */
-HDO_API hdo_status hdo_config_population(hdo_config *c, const char *text, hdo_error *e);
-
-/* Cross-field sense (names exist, batch fits, estimator and model agree), with the origin of the value at fault. A
- * value that was set and has no effect is at fault too, unless it comes from a foundation, or a stronger source (--set
- * over a file) put it out of use, or a file merely repeats the default. */
-HDO_API hdo_status hdo_config_check(const hdo_config *c, hdo_error *e);
+/* Configurations that come with the program: the YAML text of one, or NULL; and all names, NULL-terminated. */
+HDO_API const char *hdo_preset(const char *name);
+HDO_API const char *const *hdo_preset_names(void);
 
 /* Texts for people and programs; the caller frees the result with free(). NULL when out of memory. */
 HDO_API char *hdo_config_dump(const hdo_config *c,
                               bool with_origin); /* YAML; loads back to an equal value, but for settings without effect:
                                                     those are at their default in it */
 HDO_API char *hdo_config_schema(void);           /* JSON Schema */
-/* Table of keys: of a section or of one dotted key; NULL: all. NULL too if there is none of that name, which
- * hdo_config_get says in a sentence. */
-HDO_API char *hdo_config_help(const char *section);
-
-/* Words allowed for `estimator`, `model`, `data`, `mixing`: NULL-terminated, static. NULL for an unknown kind. */
-HDO_API const char *const *hdo_names(const char *kind);
 
 #ifdef __cplusplus
 }

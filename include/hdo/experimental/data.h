@@ -6,14 +6,16 @@
  * Files live under $HDO_DATA_DIR, else ${XDG_CACHE_HOME:-~/.cache}/hdo/data, one folder per data set. A folder appears
  * by rename when every file in it has the right SHA-256, never before. The library does no network input or output:
  * hdo_data_get runs the helper program `hdo-data-get`.
+ *
+ * Experimental: may change or vanish in any version.
  */
-#ifndef HDO_DATA_H
-#define HDO_DATA_H
+#ifndef HDO_EXPERIMENTAL_DATA_H
+#define HDO_EXPERIMENTAL_DATA_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "hdo/status.h"
 
 #ifdef __cplusplus

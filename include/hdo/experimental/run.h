@@ -1,34 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * What is behind hdo_run and hdo_row. Experimental: may change in any version.
+ *
  * A run: a population, wired from a configuration, advanced step by step. The library never prints and never exits;
  * what it wants to say goes through the hooks.
  */
-#ifndef HDO_RUN_H
-#define HDO_RUN_H
+#ifndef HDO_EXPERIMENTAL_RUN_H
+#define HDO_EXPERIMENTAL_RUN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hdo/config.h"
-#include "hdo/status.h"
+#include "hdo/experimental/config.h"
+#include "hdo/hdo.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct hdo_run hdo_run;
-
-/* Why a run is where it is. Diverging is the outcome of an experiment, not an error. */
-typedef enum hdo_stop {
-    HDO_RUNNING,   /* more steps to go */
-    HDO_COMPLETED, /* all steps done */
-    HDO_TARGET,    /* stop.loss or stop.accuracy reached */
-    HDO_TIMEOUT,   /* stop.time_s used up */
-    HDO_DIVERGED,  /* a loss or a parameter stopped being finite, or the mean loss passed the limit of stop.diverged */
-    HDO_STOPPED    /* the caller ended it, see hdo_run_stop */
-} hdo_stop;
-HDO_API const char *hdo_stop_name(hdo_stop why); /* "running", "completed", ... */
 
 /* Validation figures of a group of nodes. */
 typedef struct hdo_group {
@@ -37,7 +26,7 @@ typedef struct hdo_group {
 } hdo_group;
 
 /* One evaluation. The table in src/metrics/rowtable.c gives every field its name in files. */
-typedef struct hdo_row {
+struct hdo_row {
     int64_t step;         /* steps done, warm-up included */
     int64_t interactions; /* pairs that averaged so far */
     double parallel_time; /* steps, or interactions / n for pairwise mixing */
@@ -57,9 +46,8 @@ typedef struct hdo_row {
     int64_t bytes;                  /* exchanged so far: both directions of every pair */
     double sim_s;                   /* simulated time of the slowest node, from the classes' time model */
     double wall_s, step_s, eval_s;  /* time so far */
-} hdo_row;
-
-typedef enum hdo_log_level { HDO_LOG_DEBUG, HDO_LOG_INFO, HDO_LOG_WARN } hdo_log_level;
+    const char (*class_name)[HDO_NAME_MAX]; /* (n_classes) of the run, borrowed; NULL in rows of other origin */
+};
 
 /* What a caller may ask for between two steps. On a cluster: to stop, on any rank; to save, on rank 0. */
 enum { HDO_ASK_STOP = 2, HDO_ASK_SAVE = 8 };
@@ -91,36 +79,15 @@ HDO_API hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_
 HDO_API void hdo_run_destroy(hdo_run *r); /* NULL is fine, here and in every destroy */
 HDO_API void hdo_run_describe(const hdo_run *r, hdo_run_info *info);
 
-/* Up to n_steps more steps, evaluating when due (the start counts as due). *why says how it stands afterwards; once it
- * is not HDO_RUNNING further calls do nothing. */
-HDO_API hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e);
-
-/* Ends a run early: evaluates once more if the last evaluation is not of the present step. */
-HDO_API hdo_status hdo_run_stop(hdo_run *r, hdo_error *e);
-
-HDO_API const hdo_row *hdo_run_last_row(const hdo_run *r); /* borrowed; NULL before this process evaluates */
-
 /* Keeps the rows of all evaluations from now on, for curves without files. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_keep_rows(hdo_run *r, hdo_error *e);
 /* The rows kept so far; borrowed, valid until the next hdo_run_advance. NULL without hdo_run_keep_rows. */
 HDO_API const hdo_row *hdo_run_rows(const hdo_run *r, size_t *count);
-HDO_API int64_t hdo_run_step(const hdo_run *r);
-/* A node's model, borrowed; NULL if not local. Rows as the run has them; hdo_export_weights writes tensors in
- * PyTorch's order, which differs where a kernel is larger than its picture. */
-HDO_API const float *hdo_run_params(const hdo_run *r, int64_t node, size_t *d);
-
-/* SHA-256 over all nodes' parameters (and buffers) in node order: two runs are equal iff these are equal. */
-HDO_API void hdo_run_fingerprint(const hdo_run *r, char hex[65]);
-
-/* summary.json as text; the caller frees it. */
-HDO_API char *hdo_run_summary(const hdo_run *r);
-
 /* ---- run folders: config.yaml, manifest.json, metrics.jsonl, summary.json, log.txt ---- */
 
 /* ---- engine mpi: every rank makes the same calls in the same order; each waits with a deadline (docs/cluster.md) ----
  */
 
-HDO_API int hdo_run_rank(const hdo_run *r); /* 0 writes files and speaks; always 0 in the simulator */
 /* Was this process started by an MPI launcher? Its place among the ranks, without starting MPI. */
 HDO_API bool hdo_mpi_launched(int *rank, int *ranks);
 /* Under HDO_MPI_BEAT=1 the first rank writes this line to standard error a few times a second: a sign of life for
@@ -133,10 +100,6 @@ HDO_API const char *hdo_mpi_flavour(void);
  * command_line goes to the manifest, may be NULL. Call before the first hdo_run_advance. */
 HDO_API hdo_status hdo_run_attach_dir(hdo_run *r, const char *dir, bool force, const char *command_line, hdo_error *e);
 
-/* Writes a checkpoint of the present step into the run's folder (checkpoints/step-N.safetensors) and drops the oldest
- * ones beyond checkpoint.keep. hdo_run_advance does this by itself as the configuration says. */
-HDO_API hdo_status hdo_run_save(hdo_run *r, hdo_error *e);
-
 typedef struct hdo_setting {
     const char *key, *value;
 } hdo_setting;
@@ -144,23 +107,18 @@ typedef struct hdo_setting {
 typedef struct hdo_resume { /* how to go on; all zero: as the run was */
     int64_t threads;
     int n_set;
+    struct hdo_own *own;    /* tables of one's own the run needs (config/own.h); NULL: none */
     const hdo_setting *set; /* settings to change: those the past does not depend on, for example more steps */
 } hdo_resume;
 
 /* Continues the run stored in dir from its newest whole checkpoint, bit for bit: rows after it are dropped from
  * metrics.jsonl and will be written again. Damaged checkpoints are passed over, and a run without any starts from the
  * beginning; both are said through hooks->log. Refused: data that changed, rows that are missing. how may be NULL. */
-HDO_API hdo_status hdo_run_resume(hdo_run **out, const char *dir, const hdo_resume *how, const hdo_hooks *hooks,
-                                  hdo_error *e);
+HDO_API hdo_status hdo_run_resume_how(hdo_run **out, const char *dir, const hdo_resume *how, const hdo_hooks *hooks,
+                                      hdo_error *e);
 
 /* Ends the run after that many seconds from now on, as stop.time_s does, but only in this process: not stored. */
 HDO_API void hdo_run_limit_time(hdo_run *r, double seconds);
-
-/* Writes a last checkpoint, unless the run diverged, and summary.json. */
-HDO_API hdo_status hdo_run_write_summary(hdo_run *r, hdo_error *e);
-
-/* The configuration a run was wired from. Borrowed. */
-HDO_API const hdo_config *hdo_run_config(const hdo_run *r);
 
 #ifdef __cplusplus
 }

@@ -3,9 +3,11 @@
  * Changes of what an estimator, a model or a data set *is*: its law, its numbers. Speed and rounding are not among
  * them. Every run stores the revisions of what it uses, so that results made before a change can be told from those
  * after it.
+ *
+ * Experimental: may change or vanish in any version.
  */
-#ifndef HDO_REVISION_H
-#define HDO_REVISION_H
+#ifndef HDO_EXPERIMENTAL_REVISION_H
+#define HDO_EXPERIMENTAL_REVISION_H
 
 #include "hdo/status.h"
 
