@@ -357,6 +357,10 @@ static hdo_status check_async(const char *key, const char *value, const char *sl
     r->config.engine.id = HDO_ENGINE_SIM;
     if (slow == NULL && key == NULL)
         assert_int_equal(hdo__engine_check(&r->population, e), HDO_E_CONFIG); /* needs the engine */
+    if (slow != NULL && st == HDO_OK) { /* a run of several ranks that goes on in one process: nobody is slow there */
+        assert_int_equal(hdo__engine_check(&r->population, e), HDO_OK);
+        assert_true(r->population.slow == 1.0);
+    }
     hdo_run_destroy(r);
     return st;
 }

@@ -53,6 +53,7 @@ hdo_status hdo__engine_check(hdo_population *p, hdo_error *e) {
         return hdo__fail(e, HDO_E_CONFIG,
                          "mpi.slow is '%s', but must be RANK:FACTOR with a factor of 1 or more, such as 2:4", text);
     }
-    if (rank == p->transport->rank) p->slow = factor;
+    if (rank == p->transport->rank && c->engine.id == HDO_ENGINE_MPI)
+        p->slow = factor; /* not when resumed in one process */
     return HDO_OK;
 }
