@@ -23,6 +23,35 @@ static hdo_paper_case case_of(const char *id, const char *reading, const char *r
     return (hdo_paper_case){.x = hdo_paper_find(id), .reading = hdo_paper_reading_find(reading), .root = root};
 }
 
+/* Work of a run without evaluations: passes over samples. */
+static double work_of(const char *estimator, const char *rv) {
+    static const char *const sets[][2] = {{"steps", "10"}, {"eval.every", "0"}, {"data.val", "1"}};
+    hdo_config *c = malloc(sizeof *c);
+    hdo_error e = {0};
+    hdo_config_default(c);
+    assert_int_equal(hdo_config_population(c, "2zo", &e), HDO_OK);
+    for (int k = 0; k < 3; k++) assert_int_equal(hdo_config_set(c, sets[k][0], sets[k][1], HDO_FROM_FLAG, &e), HDO_OK);
+    c->population[0].batch = 5;
+    assert_int_equal(hdo_config_set(c, "population.zo.estimator", estimator, HDO_FROM_FLAG, &e), HDO_OK);
+    assert_int_equal(hdo_config_set(c, "population.zo.rv", rv, HDO_FROM_FLAG, &e), HDO_OK);
+    double work = (hdo_paper_cost(c) - 10.0 * 2.0 / 11.0) / (10.0 * 2.0 * 5.0); /* two nodes are evaluated at the end */
+    free(c);
+    return work;
+}
+
+/* Vectors are work, unless a law stands for all of them. */
+static void test_paper_work(void **state) {
+    (void)state;
+    assert_float_equal(work_of("fd", "16"), 17.0, 1e-9);
+    assert_float_equal(work_of("fd-central", "16"), 32.0, 1e-9);
+    assert_float_equal(work_of("forward", "16"), 32.0, 1e-9);
+    assert_float_equal(work_of("forward-sim", "16"), 32.0, 1e-9);
+    assert_float_equal(work_of("complex-step", "16"), 65.0, 1e-9);
+    assert_float_equal(work_of("forward-law", "16"), 3.0, 1e-9);
+    assert_float_equal(work_of("fd-law", "16"), 3.0, 1e-9);
+    assert_float_equal(work_of("fo", "1"), 3.0, 1e-9);
+}
+
 /* Every curve of every experiment under every reading, in full and quick, is a configuration that makes sense. */
 static void test_paper_configurations(void **state) {
     (void)state;
@@ -472,6 +501,7 @@ static void test_paper_stored_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paper_work),
         cmocka_unit_test(test_paper_configurations),
         cmocka_unit_test(test_paper_authors),
         cmocka_unit_test(test_paper_resize),

@@ -132,13 +132,24 @@ bool hdo_paper_dir(const hdo_paper_case *k, int variant, int64_t seed, char *buf
     return len > 0 && (size_t)len < cap;
 }
 
-/* Passes over a sample: a gradient counts as three forward passes, a direction of a difference estimator as one. */
+/* Forward passes over a sample, as docs/metrics.md counts them; but laws (fd-law, forward-law), which draw the result
+ * of all vectors at once, make one gradient here whatever rv. */
+static double passes(const hdo_class_config *p) {
+    static const struct {
+        const char *name;
+        double each, more; /* passes a vector, and besides */
+    } kind[] = {{"fd", 1, 1},      {"fd-central", 2, 0},  {"debiased", 2, 1},
+                {"forward", 2, 0}, {"forward-sim", 2, 0}, {"complex-step", 4, 1}};
+    for (size_t k = 0; k < sizeof kind / sizeof kind[0]; k++)
+        if (strcmp(p->estimator, kind[k].name) == 0) return kind[k].each * (double)p->rv + kind[k].more;
+    return 3.0;
+}
+
 double hdo_paper_cost(const hdo_config *c) {
     double cost = 0.0, nodes = 0.0;
     for (int k = 0; k < c->n_classes; k++) {
         const hdo_class_config *p = &c->population[k];
-        bool differences = strncmp(p->estimator, "fd", 2) == 0 && strcmp(p->estimator, "fd-law") != 0;
-        cost += (double)p->count * (double)p->batch * (differences ? (double)p->rv + 1.0 : 3.0);
+        cost += (double)p->count * (double)p->batch * passes(p);
         nodes += (double)p->count;
     }
     double samples = c->data.val > 0 ? (double)c->data.val : 10000.0;
