@@ -136,6 +136,57 @@ static void test_explain_forgets_who_recovered(void **state) {
     hdo_run_destroy(r);
 }
 
+/* A rank of an asynchronous run looks at its own nodes alone; at the end the ranks put together what they saw. */
+static void test_explain_own_nodes(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    hdo_run *r = NULL;
+    problem(&c, "2fo+2zo");
+    if (hdo_run_create(&r, &c, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+    assert_int_equal(hdo_run_advance(r, 1, NULL, &e), HDO_OK);
+    hdo_population *p = &r->population;
+    hdo_fate *f = &r->record.fate;
+    const hdo_pair pair = {2, 3};
+    hdo_plan plan = {.pairs = &pair, .n_pairs = 1, .all_step = true}, nobody = {.all_step = true};
+    memset(r->record.trail, 0, 4 * sizeof *r->record.trail);
+    double limit = hdo__record_loss_limit(&r->record);
+    p->n_active = 2; /* the nodes 2 and 3 are here */
+    p->active[0] = 2;
+    p->active[1] = 3;
+    p->result[2] = (hdo_node_result){.loss = 1.0, .g2 = 1.0};
+    p->result[3] = (hdo_node_result){.loss = 1.0, .g2 = 1e12};
+    p->result[0].loss = 2.0 * limit; /* elsewhere: none of its business */
+    r->progress.step = 5;
+    assert_false(hdo__fate_own(&r->record, &plan));
+    assert_int_equal(f->what, HDO_FATE_NONE);
+    assert_int_equal(r->record.trail[2].met, 3);
+    assert_int_equal(r->record.trail[3].steps, 6);
+    assert_true(r->record.trail[3].g == 1e6);
+    r->progress.step = 6;
+    p->result[2].loss = 2.0 * limit; /* after averaging with 3, whose step was a million times as long */
+    assert_true(hdo__fate_own(&r->record, &nobody));
+    assert_int_equal(f->what, HDO_FATE_LOSS);
+    assert_true(f->node == 2 && f->first == 3 && f->step == 6 && f->loss == 2.0 * limit);
+    assert_int_equal(f->step_of_first.steps, 6);
+    r->progress.step = 7;
+    p->result[3].loss = 3.0 * limit; /* no longer news */
+    assert_false(hdo__fate_own(&r->record, &nobody));
+    assert_true(f->node == 2 && f->step == 6);
+    hdo_trail kept = r->record.trail[3];
+    assert_int_equal(hdo__fate_join(&r->record, &e), HDO_OK);
+    assert_true(f->node == 2 && f->first == 3 && f->what == HDO_FATE_LOSS);
+    assert_true(r->record.trail[3].steps == kept.steps && r->record.trail[3].g == kept.g);
+    p->result[2].loss = p->result[3].loss = 1.0; /* they came back */
+    assert_false(hdo__fate_own(&r->record, &nobody));
+    assert_int_equal(f->what, HDO_FATE_NONE);
+    r->progress.step = 9;
+    p->result[3].g2 = (double)INFINITY; /* the estimate of this very step */
+    assert_true(hdo__fate_own(&r->record, &nobody));
+    assert_true(f->what == HDO_FATE_ESTIMATE && f->first == 3 && f->step_of_first.steps == 10);
+    hdo_run_destroy(r);
+}
+
 static void test_explain_a_run_that_completed(void **state) {
     (void)state;
     hdo_config c;
@@ -164,6 +215,7 @@ int main(void) {
         cmocka_unit_test(test_explain_names_the_class_that_is_at_fault),
         cmocka_unit_test(test_explain_sees_through_averaging),
         cmocka_unit_test(test_explain_forgets_who_recovered),
+        cmocka_unit_test(test_explain_own_nodes),
         cmocka_unit_test(test_explain_a_run_that_completed),
         cmocka_unit_test(test_explain_refuses_what_is_no_run),
     };

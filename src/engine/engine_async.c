@@ -4,9 +4,11 @@
  * evaluated at their own step; rank 0 puts the rows of figures together as their parts come in. Nobody waits for
  * anybody before the end.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/vec.h"
 #include "engine/async.h"
 #include "engine/engine.h"
 
@@ -102,6 +104,7 @@ static hdo_status end_async(async_engine *g, hdo_error *e) {
         now->step = 0;
         st = g->base.transport->ops->relay(g->base.transport, &now->step, sizeof now->step, 1, farthest, &own, e);
     }
+    if (st == HDO_OK) st = hdo__fate_join(g->base.record, e);
     if (st != HDO_OK) return st;
     now->train_loss = g->stats.loss_sum / (double)p->n;
     now->mg = g->stats.mg_sum / (double)p->n;
@@ -156,6 +159,16 @@ static hdo_status begin_talk(async_engine *g, hdo_error *e) {
     return hdo__async_create(&g->talk, g->base.transport, models, &s, e);
 }
 
+/* Which of this rank's nodes was lost first, for `hdo explain`. */
+static void look_for_lost(async_engine *g, const hdo_plan *plan) {
+    hdo_record *r = g->base.record;
+    if (!hdo__fate_own(r, plan)) return;
+    int i = r->fate.first - g->base.population->models.first;
+    const float *x = hdo__async_lock(g->talk, i);
+    r->fate.x_norm = sqrt(hdo__sumsq(g->base.problem->objective->d, x));
+    hdo__async_unlock(g->talk, i, NULL);
+}
+
 /* A step of this rank's nodes, in its own time. */
 static hdo_status async_step(hdo_engine *base, hdo_error *e) {
     async_engine *g = (async_engine *)base;
@@ -175,6 +188,7 @@ static hdo_status async_step(hdo_engine *base, hdo_error *e) {
     memcpy(p->active, p->own, (size_t)p->n_own * sizeof(int32_t)); /* figures are of this rank's nodes */
     p->n_active = p->n_own;
     bool finite = hdo__population_collect(p, now, &st);
+    if (st == HDO_OK) look_for_lost(g, &plan);
     now->step++;
     if (st != HDO_OK)
         hdo__log(base->log, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)now->step,

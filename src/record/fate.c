@@ -2,6 +2,7 @@
 #include "record/fate.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/vec.h"
 #include "record/record.h"
@@ -103,6 +104,57 @@ hdo_status hdo__fate_step(hdo_record *r, const hdo_plan *plan, hdo_error *e) {
         }
     }
     follow(r, plan);
+    return st;
+}
+
+/* ---- ranks that do not wait for each other ---- */
+
+bool hdo__fate_own(hdo_record *r, const hdo_plan *plan) {
+    double limit = hdo__record_loss_limit(r);
+    int node = worst_of_step(r, limit);
+    bool first = node >= 0 && r->fate.what == HDO_FATE_NONE;
+    if (node < 0) r->fate.what = HDO_FATE_NONE; /* it came back */
+    if (first) {
+        const hdo_node_result *res = &r->population->result[node];
+        hdo_fate_what what = judge(res, limit);
+        if (what == HDO_FATE_ESTIMATE) follow(r, plan);
+        int by = what == HDO_FATE_ESTIMATE ? node : made_by(r, node); /* partners elsewhere have left no trail here */
+        r->fate = (hdo_fate){.what = what, .node = node, .step = r->progress->step, .loss = res->loss, .first = by};
+        r->fate.step_of_first = r->trail[by];
+        if (what == HDO_FATE_ESTIMATE) return true;
+    }
+    follow(r, plan);
+    return first;
+}
+
+static void add_trails(void *ctx, void *v, size_t first, size_t count) {
+    const hdo_record *r = ctx;
+    hdo_trail *trail = v;
+    for (size_t k = 0; k < count; k++)
+        if (hdo__transport_local(r->transport, (int)(first + k))) trail[k] = r->trail[first + k];
+}
+
+static void earliest(void *ctx, void *v, size_t first, size_t count) {
+    const hdo_fate *own = ctx;
+    hdo_fate *f = v;
+    (void)first;
+    (void)count;
+    if (own->what != HDO_FATE_NONE && (f->what == HDO_FATE_NONE || own->step < f->step)) *f = *own;
+}
+
+hdo_status hdo__fate_join(hdo_record *r, hdo_error *e) {
+    hdo_fate first = {.what = HDO_FATE_NONE};
+    size_t n = (size_t)r->population->n;
+    hdo_status st = r->transport->ops->relay(r->transport, &first, sizeof first, 1, earliest, &r->fate, e);
+    hdo_trail *all = st == HDO_OK ? hdo__alloc(n * sizeof *all) : NULL;
+    if (st == HDO_OK && all == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the trails of %zu nodes", n);
+    st = hdo__transport_settle(r->transport, st, e);
+    if (st == HDO_OK) st = r->transport->ops->relay(r->transport, all, sizeof *all, n, add_trails, r, e);
+    if (st == HDO_OK) {
+        memcpy(r->trail, all, n * sizeof *all);
+        r->fate = first;
+    }
+    hdo__free(all);
     return st;
 }
 

@@ -41,6 +41,11 @@ typedef struct hdo_fate {
 
 /* After every step, before the counter moves on: looks for the first loss beyond the limit and keeps the trails. */
 hdo_status hdo__fate_step(struct hdo_record *r, const hdo_plan *plan, hdo_error *e);
+/* The same of this rank's nodes alone, without a word to the others (asynchronous runs). True: found one in this step;
+ * the norm of its model (x_norm) is left to the caller. */
+bool hdo__fate_own(struct hdo_record *r, const hdo_plan *plan);
+/* The end of an asynchronous run, all ranks together: the earliest that any of them found, and everybody's trail. */
+hdo_status hdo__fate_join(struct hdo_record *r, hdo_error *e);
 /* After an evaluation: forgets a node that recovered; finds one if the row alone shows that the run diverged. */
 hdo_status hdo__fate_row(struct hdo_record *r, hdo_error *e);
 /* "divergence": {...} of summary.json. */

@@ -255,6 +255,10 @@ sim $alone -o a2 >/dev/null && mpi --np 3 --async --set mpi.slow=0:3 $alone -o a
 cmp <(curve a2) <(curve a3); ok $? "asynchronous: every rank's nodes are in the rows"
 mpi --np 3 --async --set steps=1000000 --set mpi.slow=2:2 --set population.zo.rv=64 --set stop.loss=1.5 -o a4 >out
 [ -s out ] && jq -e '.outcome == "completed" and .steps < 1000000' out >/dev/null; ok $? "asynchronous: a target ends all ranks"
+mpi --np 3 --async --set steps=400 --set population.zo.lr=1e6 -o a5 >out 2>err
+jq -e '.outcome == "diverged" and .divergence.first.class == "zo" and .divergence.first.lr == 1e6 and .divergence.first.g_norm > 0 and
+    .divergence.first.step >= 0' a5/summary.json >/dev/null
+ok $? "asynchronous: the class and step that went first are kept"
 rm -rf k5
 "$hdo" run demo ${long/--set checkpoint.every=20/} --async -o k5 >out 2>err & job=$!
 for _ in $(seq 100); do stopped=$(rank_pid k5 1); [ -n "$stopped" ] && break; sleep 0.05; done
