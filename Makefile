@@ -4,7 +4,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all help debug profile fuzz demo check check-real check-long check-layers bench bench-guard asan clang install uninstall \
+.PHONY: all help debug profile fuzz demo check check-real check-long check-layers bench bench-guard asan clang aarch64 install uninstall \
   format format-check lint deps clean check-tests
 
 all: $(BUILD)/build.ninja ## build into build/ (BUILD=other; MESON_FLAGS=-Dwerror=true)
@@ -12,7 +12,7 @@ all: $(BUILD)/build.ninja ## build into build/ (BUILD=other; MESON_FLAGS=-Dwerro
 	@$(call editors,$(BUILD))
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | column -t -s '|'
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | column -t -s '|'
 
 # Editors look for it in the root: they see the build that was made last.
 editors = case '$(1)' in /*) ;; *) ln -sfn $(1)/compile_commands.json compile_commands.json ;; esac
@@ -80,6 +80,10 @@ clang: deps ## unit tests built by clang, in build-clang/
 	@test -d $(BUILD)-clang || CC=clang $(MESON) setup $(BUILD)-clang -Dwerror=true
 	@tools/run-tests $(BUILD)-clang --unit
 
+aarch64: deps ## the same bits on aarch64: cross compiler and emulator, four minutes
+	@$(MAKE) --no-print-directory all
+	@tools/check-aarch64 $(BUILD) $(BUILD)-aarch64
+
 # PREFIX=/opt/hdo and DESTDIR=/tmp/stage as usual. Without PREFIX: where the build was configured for.
 install: all ## PREFIX=/usr/local, DESTDIR=
 	@$(if $(filter-out file,$(origin PREFIX)),$(MESON) configure $(BUILD) -Dprefix="$$(realpath -m "$(PREFIX)")")
@@ -98,7 +102,8 @@ format-check: ## fails on what is not formatted
 lint: ## cppcheck and shellcheck
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
 	  --suppressions-list=tools/cppcheck-suppressions -I. -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src lab cli
-	@shellcheck tools/install-deps tools/run-tests tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs
+	@shellcheck tools/install-deps tools/run-tests tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs \
+	  tools/check-bits tools/build-aarch64 tools/check-aarch64
 
 clean: ## removes the build folders
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-debug $(BUILD)-profile demo compile_commands.json
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-debug $(BUILD)-profile $(BUILD)-aarch64 $(BUILD)-aarch64.log demo compile_commands.json

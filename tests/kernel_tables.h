@@ -28,7 +28,7 @@ static inline float *numbers(size_t n, uint32_t sub) { /* uniform in (-1, 1) */
 }
 
 /* Those the machine can run come first; HDO_SIMD does not matter here. */
-static size_t table_count(void) {
+static inline size_t table_count(void) {
     size_t n = 0;
     while (n < sizeof tables / sizeof tables[0] && hdo__simd_tables((int)n) != NULL) n++;
     return n;

@@ -16,6 +16,8 @@
 #include <immintrin.h>
 #elif defined(__SSE2__)
 #include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #define FL (HDO_VEC_BYTES / 4) /* floats in a vector */
@@ -43,6 +45,8 @@ HDO_INLINE f64v load_wide(const float *p) {
     return (f64v)_mm256_cvtps_pd(_mm_loadu_ps(p));
 #elif defined(__SSE2__)
     return (f64v)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+#elif defined(__aarch64__)
+    return (f64v)vcvt_f64_f32(vld1_f32(p));
 #else
     f64v v = {0};
     for (int l = 0; l < DL; l++) v[l] = (double)p[l];

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/explog.h"
 #include "nn/nn.h"
 #include "objective/network.h"
 
@@ -123,6 +124,23 @@ static hdo_status network_evaluate(const hdo_objective *f, const hdo_batch *b, c
     return HDO_OK;
 }
 
+/* S t = p (t - <p, t>) for one sample: t the difference of two logits, p the softmax of z. */
+static void pull_of(size_t C, const float *z, const float *minus, double scale, float *t) {
+    float top = z[0];
+    double sum = 0.0, mean = 0.0;
+    for (size_t c = 1; c < C; c++) top = z[c] > top ? z[c] : top;
+    for (size_t c = 0; c < C; c++) {
+        double p = hdo__exp((double)z[c] - (double)top);
+        sum += p;
+        mean += p * ((double)t[c] - (double)minus[c]);
+    }
+    mean /= sum;
+    for (size_t c = 0; c < C; c++) {
+        double p = hdo__exp((double)z[c] - (double)top) / sum;
+        t[c] = (float)(p * scale * ((double)t[c] - (double)minus[c] - mean));
+    }
+}
+
 /* The logits are continuous where the loss has kinks: their differences stay true where differences of gradients are
  * dominated by the few samples that cross one. */
 static hdo_status network_gauss_newton(const hdo_objective *f, const hdo_batch *b, const float *x, const float *up,
@@ -136,21 +154,8 @@ static hdo_status network_gauss_newton(const hdo_objective *f, const hdo_batch *
     hdo__net_logits(net, &s, up, w, slope);
     hdo__net_logits(net, &s, down, w, minus);
     hdo__net_logits(net, &s, x, w, z);
-    for (size_t i = 0; i < (size_t)s.size; i++) { /* S t = p (t - <p, t>) */
-        float *t = slope + i * C;
-        const float *zi = z + i * C, *m = minus + i * C;
-        double top = (double)zi[0], sum = 0.0, mean = 0.0;
-        for (size_t c = 1; c < C; c++) top = fmax(top, (double)zi[c]);
-        for (size_t c = 0; c < C; c++) {
-            double p = exp((double)zi[c] - top);
-            sum += p;
-            mean += p * ((double)t[c] - (double)m[c]);
-        }
-        mean /= sum;
-        double scale = 1.0 / (2.0 * h * (double)s.size * sum);
-        for (size_t c = 0; c < C; c++)
-            t[c] = (float)(exp((double)zi[c] - top) * scale * ((double)t[c] - (double)m[c] - mean));
-    }
+    for (size_t i = 0; i < (size_t)s.size; i++)
+        pull_of(C, z + i * C, minus + i * C, 1.0 / (2.0 * h * (double)s.size), slope + i * C);
     s.pull = slope;
     double unused;
     hdo__net_grad(net, &s, x, w, g, &unused, NULL);
