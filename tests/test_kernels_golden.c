@@ -18,7 +18,7 @@
 #include "base/explog.h"
 #include "base/sha256.h"
 #include "base/vec.h"
-#include "hdo/config.h"
+#include "hdo/experimental/config.h"
 #include "kernel_tables.h"
 #include "nn/nn_simd.h"
 
