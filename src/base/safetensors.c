@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The safetensors format, reader and writer. The core works on bytes in memory (tests/fuzz/fuzz_safetensors.c feeds it
- * whatever comes); files are read and written through base/file.h.
- *
- *   u64 little-endian N (at most 100 MB) | N bytes of JSON starting with '{', space-padded at the end | data
- *   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
- *
- * Offsets count from the start of the data, which the tensors cover exactly: sorted by offset, each begins where the
- * one before ends, the first at 0, the last at the end of the file. Empty and 0-dimensional tensors are fine.
+ * Files of tensors for users (hdo/weights.h): numbers of any type in, float out. The container itself, headers and
+ * their rules, is base/stfile.c's. All of it works on bytes in memory (tests/fuzz/fuzz_safetensors.c feeds it whatever
+ * comes); files are read and written through base/file.h.
  */
 #include "hdo/experimental/weights.h"
 
@@ -19,10 +14,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/status.h"
+#include "base/json.h"
 #include "base/stfile.h"
-
-#define HEADER_MAX ((uint64_t)100 * 1000 * 1000)
 
 struct hdo_tensors {
     const unsigned char *data; /* the data section */
@@ -34,25 +27,6 @@ struct hdo_tensors {
 };
 
 /* ---- element types ---- */
-
-typedef enum element { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, F8_E4M3, F8_E5M2 } element;
-
-static const struct {
-    const char *name;
-    element type;
-    unsigned bytes;
-} types[] = {
-    {"F32", F32, 4}, {"F16", F16, 2}, {"BF16", BF16, 2}, {"F64", F64, 8},         {"I64", I64, 8},
-    {"I32", I32, 4}, {"I16", I16, 2}, {"I8", I8, 1},     {"U64", U64, 8},         {"U32", U32, 4},
-    {"U16", U16, 2}, {"U8", U8, 1},   {"BOOL", BOOL, 1}, {"F8_E4M3", F8_E4M3, 1}, {"F8_E5M2", F8_E5M2, 1},
-};
-enum { N_TYPES = sizeof types / sizeof types[0] };
-
-static int find_type(const char *name) {
-    for (int i = 0; i < N_TYPES; i++)
-        if (strcmp(types[i].name, name) == 0) return i;
-    return -1;
-}
 
 static uint64_t little(const unsigned char *p, unsigned bytes) {
     uint64_t v = 0;
@@ -175,95 +149,124 @@ const void *hdo_tensors_bytes(const hdo_tensors *t, int i) {
     return t->data + hdo_tensors_at(t, i)->begin;
 }
 
+typedef float (*convert_fn)(uint64_t bits);
+
+static float from_f32(uint64_t v) {
+    return bits_to_float((uint32_t)v);
+}
+static float from_bf16(uint64_t v) {
+    return bits_to_float((uint32_t)v << 16);
+}
+static float from_f16(uint64_t v) {
+    return half_to_float((uint32_t)v);
+}
+static float from_f64(uint64_t v) {
+    double d;
+    memcpy(&d, &v, sizeof d);
+    return (float)d;
+}
+static float from_i64(uint64_t v) {
+    return (float)(int64_t)v;
+}
+static float from_i32(uint64_t v) {
+    return (float)(int32_t)(uint32_t)v;
+}
+static float from_i16(uint64_t v) {
+    return (float)(int16_t)(uint16_t)v;
+}
+static float from_i8(uint64_t v) {
+    return (float)(int8_t)(uint8_t)v;
+}
+static float from_unsigned(uint64_t v) {
+    return (float)v;
+}
+
+static convert_fn converter(const char *dtype) {
+    static const struct {
+        const char *name;
+        convert_fn fn;
+    } table[] = {{"F32", from_f32},      {"F16", from_f16},      {"BF16", from_bf16},    {"F64", from_f64},
+                 {"I64", from_i64},      {"I32", from_i32},      {"I16", from_i16},      {"I8", from_i8},
+                 {"U64", from_unsigned}, {"U32", from_unsigned}, {"U16", from_unsigned}, {"U8", from_unsigned},
+                 {"BOOL", from_unsigned}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (strcmp(table[i].name, dtype) == 0) return table[i].fn;
+    return NULL;
+}
+
 hdo_status hdo_tensors_read(const hdo_tensors *t, int i, float *out) {
     const hdo_tensor_info *r = hdo_tensors_at(t, i);
-    int type = find_type(r->dtype);
-    unsigned bytes = types[type].bytes;
-    for (uint64_t k = 0; k < r->count; k++) {
-        uint64_t v = little(t->data + r->begin + k * bytes, bytes);
-        switch (types[type].type) {
-        case F32: out[k] = bits_to_float((uint32_t)v); break;
-        case BF16: out[k] = bits_to_float((uint32_t)v << 16); break;
-        case F16: out[k] = half_to_float((uint32_t)v); break;
-        case F64: {
-            double d;
-            memcpy(&d, &v, sizeof d);
-            out[k] = (float)d;
-            break;
-        }
-        case I64: out[k] = (float)(int64_t)v; break;
-        case I32: out[k] = (float)(int32_t)(uint32_t)v; break;
-        case I16: out[k] = (float)(int16_t)(uint16_t)v; break;
-        case I8: out[k] = (float)(int8_t)(uint8_t)v; break;
-        case U64:
-        case U32:
-        case U16:
-        case U8:
-        case BOOL: out[k] = (float)v; break;
-        default: return HDO_E_UNSUPPORTED;
-        }
-    }
+    unsigned bytes = (unsigned)hdo__st_dtype_bytes(r->dtype);
+    convert_fn convert = converter(r->dtype);
+    if (convert == NULL) return HDO_E_UNSUPPORTED;
+    for (uint64_t k = 0; k < r->count; k++) out[k] = convert(little(t->data + r->begin + k * bytes, bytes));
     return HDO_OK;
 }
 
 /* ---- writing ---- */
 
-static json_t *describe(const hdo_tensor_out *r, uint64_t begin, uint64_t end) {
-    json_t *shape = json_array();
-    for (int i = 0; i < r->n_dim; i++) json_array_append_new(shape, json_integer((json_int_t)r->dim[i]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)begin,
-                     (json_int_t)end);
+/* key, value, key, value, ..., NULL as a JSON object; NULL: out of memory, said in e. */
+static char *notes_json(const char *const *notes, hdo_error *e) {
+    hdo_json j;
+    hdo__json_init(&j, false);
+    hdo__json_object(&j, NULL);
+    for (int i = 0; notes[i] != NULL && notes[i + 1] != NULL; i += 2) hdo__json_text(&j, notes[i], notes[i + 1]);
+    char *text = hdo__json_finish(&j);
+    if (text == NULL) hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
+    return text;
+}
+
+static hdo_status describe(const hdo_tensor_out *rows, int i, hdo_st_tensor *t, hdo_error *e) {
+    const hdo_tensor_out *r = &rows[i];
+    if (strlen(r->name) >= sizeof t->name)
+        return hdo__fail(e, HDO_E_FAILED, "the name '%.60s...' is too long for a tensor: at most %zu letters", r->name,
+                         sizeof t->name - 1);
+    for (int k = 0; k < i; k++)
+        if (strcmp(rows[k].name, r->name) == 0)
+            return hdo__fail(e, HDO_E_FAILED, "two tensors are called '%s'", r->name);
+    *t = (hdo_st_tensor){.dtype = "F32", .n_dim = r->n_dim};
+    memcpy(t->name, r->name, strlen(r->name) + 1);
+    memcpy(t->dim, r->dim, sizeof t->dim);
+    return HDO_OK;
+}
+
+/* Little endian whatever the machine; compiles to a copy. */
+static void put_floats(unsigned char *q, const float *x, uint64_t n) {
+    for (uint64_t k = 0; k < n; k++, q += 4) {
+        uint32_t u;
+        memcpy(&u, &x[k], sizeof u);
+        for (unsigned b = 0; b < 4; b++) q[b] = (unsigned char)(u >> (8 * b));
+    }
 }
 
 hdo_status hdo_tensors_format(const hdo_tensor_out *rows, int n, const char *const *notes, void **data, size_t *len,
                               hdo_error *e) {
+    char *metadata = NULL, *head = NULL;
+    size_t head_len = 0;
+    uint64_t file_len = 0;
+    unsigned char *p = NULL;
+    hdo_st_tensor *t = calloc((size_t)n + 1, sizeof *t);
+    hdo_status st = t != NULL ? HDO_OK : hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
     *data = NULL;
     *len = 0;
-    json_t *header = json_object();
-    hdo_status st = HDO_OK;
-    uint64_t at = 0;
-    if (notes != NULL && notes[0] != NULL) {
-        json_t *o = json_object();
-        for (int i = 0; notes[i] != NULL && notes[i + 1] != NULL; i += 2)
-            json_object_set_new(o, notes[i], json_string(notes[i + 1]));
-        json_object_set_new(header, "__metadata__", o);
+    if (st == HDO_OK && notes != NULL && notes[0] != NULL) {
+        metadata = notes_json(notes, e);
+        if (metadata == NULL) st = HDO_E_MEMORY;
     }
-    for (int i = 0; i < n && st == HDO_OK; i++) {
-        uint64_t count = 1;
-        for (int k = 0; k < rows[i].n_dim; k++) count *= (uint64_t)rows[i].dim[k];
-        if (json_object_get(header, rows[i].name) != NULL)
-            st = hdo__fail(e, HDO_E_FAILED, "two tensors are called '%s'", rows[i].name);
-        else if (json_object_set_new(header, rows[i].name, describe(&rows[i], at, at + 4 * count)) != 0)
-            st = hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
-        at += 4 * count;
+    for (int i = 0; i < n && st == HDO_OK; i++) st = describe(rows, i, &t[i], e);
+    if (st == HDO_OK) st = hdo__st_plan(t, n, metadata, &head, &head_len, &file_len, e);
+    if (st == HDO_OK) p = malloc(file_len);
+    if (st == HDO_OK && p == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
+    if (st == HDO_OK) {
+        memcpy(p, head, head_len);
+        for (int i = 0; i < n; i++) put_floats(p + t[i].off, rows[i].data, t[i].bytes / 4);
+        *data = p;
+        *len = file_len;
     }
-    char *text = st == HDO_OK ? json_dumps(header, JSON_COMPACT) : NULL;
-    json_decref(header);
-    if (st == HDO_OK && text == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
-    if (st != HDO_OK) return st;
-    size_t used = strlen(text), padded = (used + 7) & ~(size_t)7; /* data on an 8-byte boundary, as others write it */
-    unsigned char *p = malloc(8 + padded + (size_t)at);
-    if (p == NULL) {
-        free(text);
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
-    }
-    for (unsigned i = 0; i < 8; i++) p[i] = (unsigned char)(padded >> (8 * i));
-    memset(p + 8, ' ', padded);
-    memcpy(p + 8, text, used);
-    free(text);
-    unsigned char *q = p + 8 + padded;
-    for (int i = 0; i < n; i++) {
-        uint64_t count = 1;
-        for (int k = 0; k < rows[i].n_dim; k++) count *= (uint64_t)rows[i].dim[k];
-        for (uint64_t k = 0; k < count; k++, q += 4) { /* little endian whatever the machine; compiles to a copy */
-            uint32_t u;
-            memcpy(&u, &rows[i].data[k], sizeof u);
-            for (unsigned b = 0; b < 4; b++) q[b] = (unsigned char)(u >> (8 * b));
-        }
-    }
-    *data = p;
-    *len = 8 + padded + (size_t)at;
-    return HDO_OK;
+    free(metadata);
+    free(head);
+    free(t);
+    return st;
 }
 
 hdo_status hdo_tensors_write(const char *path, const hdo_tensor_out *rows, int n, const char *const *notes,
