@@ -14,28 +14,22 @@
 
 #include "base/explog.h"
 #include "kernels/cplx.h"
-#include "nn/nn.h"
+#include "nn/layer.h"
 
 static size_t act_n(const hdo_layer *l, const hdo_pass *p) {
-    return (size_t)p->B * p->net->value[l->out].n;
+    return (size_t)p->B * l->n;
 }
 
 static void sigmoid(size_t n, const float *x, float *y) {
     for (size_t i = 0; i < n; i++) y[i] = (float)(1.0 / (1.0 + hdo__exp(-(double)x[i])));
 }
 
-static size_t act_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
-    (void)G;
-    if (l->act != HDO_ACT_GELU) return 0;
-    return 2 * hdo__arena_round((size_t)B * net->value[l->out].n * sizeof(float));
-}
-
 /* ---- ReLU and sigmoid ---- */
 
-static void act_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
-    (void)in2;
-    (void)aux;
+static void act_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t n = act_n(l, p);
+    const float *in = io->in;
+    float *out = io->out;
     if (l->act == HDO_ACT_SIGMOID) {
         sigmoid(n, in, out);
     } else {
@@ -43,11 +37,10 @@ static void act_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     }
 }
 
-static void act_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                    float *dout, float *din) {
-    (void)in;
-    (void)aux;
+static void act_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t n = act_n(l, p);
+    const float *out = io->out, *dout = io->dout;
+    float *din = io->din;
     if (din == NULL) return;
     if (l->act == HDO_ACT_SIGMOID) {
         for (size_t i = 0; i < n; i++) din[i] = dout[i] * out[i] * (1 - out[i]);
@@ -56,15 +49,13 @@ static void act_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     }
 }
 
-static void act_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                    const float *tin2, float *out, float *tout) {
-    (void)in2;
-    (void)tin2;
+static void act_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t n = act_n(l, p);
-    act_fwd(l, p, in, NULL, out, NULL);
+    const float *out = io->out;
+    act_fwd(l, p, io);
     for (int r = 0; r < p->G; r++) {
-        const float *t = tin + (size_t)r * n;
-        float *y = tout + (size_t)r * n;
+        const float *t = io->tin + (size_t)r * n;
+        float *y = io->tout + (size_t)r * n;
         if (l->act == HDO_ACT_SIGMOID) {
             for (size_t i = 0; i < n; i++) y[i] = t[i] * out[i] * (1 - out[i]);
         } else {
@@ -73,12 +64,11 @@ static void act_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, cons
     }
 }
 
-static void act_cplx(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                     const float *tin2, float *out, float *tout) {
+static void act_cplx(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     if (l->act == HDO_ACT_SIGMOID) {
-        hdo__cplx_sigmoid(act_n(l, p), p->nu, in, tin, out, tout);
+        hdo__cplx_sigmoid(act_n(l, p), p->nu, io->in, io->tin, io->out, io->tout);
     } else {
-        act_jvp(l, p, in, tin, in2, tin2, out, tout);
+        act_jvp(l, p, io);
     }
 }
 
@@ -86,7 +76,6 @@ static const hdo_layer_ops act_ops = {.name = "activation",
                                       .inplace = true,
                                       .inplace_bwd = true,
                                       .needs_out = true,
-                                      .work = act_work,
                                       .fwd = act_fwd,
                                       .bwd = act_bwd,
                                       .jvp = act_jvp,
@@ -94,47 +83,42 @@ static const hdo_layer_ops act_ops = {.name = "activation",
 
 /* ---- GELU ---- */
 
-static void gelu_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
-    (void)in2;
-    (void)aux;
-    p->net->k->gelu(act_n(l, p), in, out, NULL);
+static void gelu_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    p->k->gelu(act_n(l, p), io->in, io->out, NULL);
 }
 
 /* The kernel gives value and derivative together; the value is not wanted again. */
-static void gelu_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                     float *dout, float *din) {
-    (void)out;
-    (void)aux;
-    if (din == NULL) return;
+static void gelu_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    if (io->din == NULL) return;
     size_t n = act_n(l, p), mark = hdo__arena_mark(p->work->arena);
     float *y = hdo__arena_floats(p->work->arena, n), *slope = hdo__arena_floats(p->work->arena, n);
-    p->net->k->gelu(n, in, y, slope);
-    p->net->v->mul(n, dout, slope, din);
+    p->k->gelu(n, io->in, y, slope);
+    p->v->mul(n, io->dout, slope, io->din);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
-static void gelu_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                     const float *tin2, float *out, float *tout) {
-    (void)in2;
-    (void)tin2;
+static void gelu_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t n = act_n(l, p), mark = hdo__arena_mark(p->work->arena);
     float *slope = hdo__arena_floats(p->work->arena, n);
-    p->net->k->gelu(n, in, out, slope);
-    for (int r = 0; r < p->G; r++) p->net->v->mul(n, tin + (size_t)r * n, slope, tout + (size_t)r * n);
+    p->k->gelu(n, io->in, io->out, slope);
+    for (int r = 0; r < p->G; r++) p->v->mul(n, io->tin + (size_t)r * n, slope, io->tout + (size_t)r * n);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
-static void gelu_cplx(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                      const float *tin2, float *out, float *tout) {
-    (void)in2, (void)tin2;
-    hdo__cplx_gelu(act_n(l, p), p->nu, in, tin, out, tout);
+static void gelu_cplx(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    hdo__cplx_gelu(act_n(l, p), p->nu, io->in, io->tin, io->out, io->tout);
+}
+
+static size_t gelu_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
+    (void)net, (void)G;
+    return 2 * hdo__arena_round((size_t)B * l->n * sizeof(float));
 }
 
 static const hdo_layer_ops gelu_ops = {.name = "gelu",
                                        .inplace = true,
                                        .inplace_bwd = true,
                                        .needs_in = true,
-                                       .work = act_work,
+                                       .work = gelu_work,
                                        .fwd = gelu_fwd,
                                        .bwd = gelu_bwd,
                                        .jvp = gelu_jvp,
@@ -142,49 +126,37 @@ static const hdo_layer_ops gelu_ops = {.name = "gelu",
 
 /* ---- residual sum: y = a + b, ReLU fused when asked ---- */
 
-static size_t add_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
-    (void)l;
-    (void)net;
-    (void)B;
-    (void)G;
-    return 0;
-}
-
-static void add_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out, float *aux) {
-    (void)aux;
-    p->net->v->add(act_n(l, p), in, in2, l->relu, out);
+static void add_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    p->v->add(act_n(l, p), io->in, io->in2, l->relu, io->out);
 }
 
 /* Only the mask: the engine hands the masked dout to both inputs. */
-static void add_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                    float *dout, float *din) {
-    (void)in;
-    (void)aux;
+static void add_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t n = act_n(l, p);
-    if (l->relu) p->net->v->relu_mask(n, out, dout);
-    if (din != NULL && din != dout) memcpy(din, dout, n * sizeof(float));
+    if (l->relu) p->v->relu_mask(n, io->out, io->dout);
+    if (io->din != NULL && io->din != io->dout) memcpy(io->din, io->dout, n * sizeof(float));
 }
 
-static void add_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                    const float *tin2, float *out, float *tout) {
+static void add_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t n = act_n(l, p);
-    add_fwd(l, p, in, in2, out, NULL);
+    const float *tin = io->tin, *tin2 = io->tin2;
+    add_fwd(l, p, io);
     for (int r = 0; r < p->G; r++) {
-        float *y = tout + (size_t)r * n;
+        float *y = io->tout + (size_t)r * n;
         const float *a = tin != NULL ? tin + (size_t)r * n : NULL, *b = tin2 != NULL ? tin2 + (size_t)r * n : NULL;
         if (a != NULL && b != NULL) {
-            p->net->v->add(n, a, b, false, y);
+            p->v->add(n, a, b, false, y);
         } else if (y != (a != NULL ? a : b)) {
             memcpy(y, a != NULL ? a : b, n * sizeof(float));
         }
-        if (l->relu) p->net->v->relu_mask(n, out, y);
+        if (l->relu) p->v->relu_mask(n, io->out, y);
     }
 }
 
 static const hdo_layer_ops add_ops = {.name = "add",
                                       .inplace = true,
                                       .inplace_bwd = true,
-                                      .work = add_work,
+                                      .fuses_relu = true,
                                       .fwd = add_fwd,
                                       .bwd = add_bwd,
                                       .jvp = add_jvp,
@@ -192,32 +164,17 @@ static const hdo_layer_ops add_ops = {.name = "add",
 
 /* ---- constructors ---- */
 
-/* Who reads value v so far: a ReLU may only be fused into the producer of a value nobody else has seen. */
-static bool seen(const hdo_net *net, int v) {
-    for (int i = 0; i < net->n_layers; i++)
-        if (net->layer[i].in == v || net->layer[i].in2 == v) return true;
-    return false;
-}
-
 int hdo__act_add(hdo_net *net, int in, int act) {
-    if (act == HDO_ACT_RELU && net->n_layers > 0) {
-        hdo_layer *l = &net->layer[net->n_layers - 1];
-        const char *name = l->ops->name;
-        bool fuses = strcmp(name, "linear") == 0 || strcmp(name, "conv") == 0 || strcmp(name, "batchnorm") == 0 ||
-                     strcmp(name, "add") == 0 || strcmp(name, "maxpool") == 0;
-        if (fuses && l->out == in && !l->relu && !net->pinned[in] && !seen(net, in)) {
-            l->relu = true;
-            return in;
-        }
-    }
-    int k = hdo__net_layer(net, act == HDO_ACT_GELU ? &gelu_ops : &act_ops, in, -1, net->value[in]);
-    if (k < 0) return -1;
-    net->layer[k].act = act;
-    return net->layer[k].out;
+    if (act == HDO_ACT_RELU && hdo__net_fuse_relu(net, in)) return in;
+    hdo_layer *l = hdo__net_layer(net, act == HDO_ACT_GELU ? &gelu_ops : &act_ops, in, -1, *hdo__net_value(net, in));
+    if (l == NULL) return -1;
+    l->act = act;
+    return l->out;
 }
 
 int hdo__residual_add(hdo_net *net, int in, int in2) {
-    if (net->value[in].n != net->value[in2].n) return -1;
-    int k = hdo__net_layer(net, &add_ops, in, in2, net->value[in]);
-    return k < 0 ? -1 : net->layer[k].out;
+    const hdo_value *v = hdo__net_value(net, in);
+    if (v->n != hdo__net_value(net, in2)->n) return -1;
+    hdo_layer *l = hdo__net_layer(net, &add_ops, in, in2, *v);
+    return l != NULL ? l->out : -1;
 }

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "nn/nn.h"
+#include "nn/layer.h"
 
 enum { RUN = 1024 }; /* numbers of a run: their words stay in the first-level cache */
 
@@ -18,7 +18,7 @@ hdo_stream hdo__mask_stream(const hdo_pass *p, const hdo_layer *l) {
 
 /* copies: in and out hold that many arrays (B, n) under one mask. */
 static void apply(const hdo_layer *l, const hdo_pass *p, int copies, const float *in, float *out) {
-    size_t n = p->net->value[l->out].n, total = (size_t)p->B * n, first = (size_t)p->lo * n;
+    size_t n = l->n, total = (size_t)p->B * n, first = (size_t)p->lo * n;
     if (!p->s->train || !(l->p > 0.0f)) {
         if (in != out) memcpy(out, in, (size_t)copies * total * sizeof(float));
         return;
@@ -31,43 +31,31 @@ static void apply(const hdo_layer *l, const hdo_pass *p, int copies, const float
         uint64_t at = (uint64_t)(first + i), w0 = at / 2;
         size_t words = (size_t)((at + m - 1) / 2 - w0 + 1);
         hdo__rng_bits(s, w0, words, word);
-        p->net->v->keep(words, word, limit, up, both);
+        p->v->keep(words, word, limit, up, both);
         const float *keep = both + (at & 1);
         for (int c = 0; c < copies; c++) {
             size_t k = (size_t)c * total + i;
-            p->net->v->mul(m, in + k, keep, out + k);
+            p->v->mul(m, in + k, keep, out + k);
         }
     }
 }
 
-static size_t dropout_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
-    (void)l, (void)net, (void)B, (void)G;
-    return 0;
+static void dropout_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    apply(l, p, 1, io->in, io->out);
 }
 
-static void dropout_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
-                        float *aux) {
-    (void)in2, (void)aux;
-    apply(l, p, 1, in, out);
+static void dropout_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    if (io->din != NULL) apply(l, p, 1, io->dout, io->din);
 }
 
-static void dropout_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                        float *dout, float *din) {
-    (void)in, (void)out, (void)aux;
-    if (din != NULL) apply(l, p, 1, dout, din);
-}
-
-static void dropout_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                        const float *tin2, float *out, float *tout) {
-    (void)in2, (void)tin2;
-    apply(l, p, 1, in, out);
-    apply(l, p, p->G, tin, tout);
+static void dropout_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    apply(l, p, 1, io->in, io->out);
+    apply(l, p, p->G, io->tin, io->tout);
 }
 
 static const hdo_layer_ops dropout_ops = {.name = "dropout",
                                           .inplace = true,
                                           .inplace_bwd = true,
-                                          .work = dropout_work,
                                           .fwd = dropout_fwd,
                                           .bwd = dropout_bwd,
                                           .jvp = dropout_jvp,
@@ -76,8 +64,8 @@ static const hdo_layer_ops dropout_ops = {.name = "dropout",
 int hdo__dropout_add(hdo_net *net, int in, double p) {
     if (!(p > 0.0)) return in;
     if (p >= 1.0) return -1;
-    int k = hdo__net_layer(net, &dropout_ops, in, -1, net->value[in]);
-    if (k < 0) return -1;
-    net->layer[k].p = (float)p;
-    return net->layer[k].out;
+    hdo_layer *l = hdo__net_layer(net, &dropout_ops, in, -1, *hdo__net_value(net, in));
+    if (l == NULL) return -1;
+    l->p = (float)p;
+    return l->out;
 }

@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "nn/nn.h"
+#include "nn/layer.h"
 
 static size_t table_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
     (void)B;
     (void)G;
-    return hdo__tile_bytes(net, 1, net->params.row[l->weight].len);
+    return hdo__tile_bytes(net, 1, hdo__numbers_len(net, l->weight));
 }
 
 /* ---- tokens ---- */
@@ -25,36 +25,27 @@ static void look_up(const hdo_layer *l, const hdo_pass *p, const float *table, f
     for (size_t i = 0; i < (size_t)p->B * T; i++) memcpy(out + i * D, table + (size_t)tok[i] * D, D * sizeof(float));
 }
 
-static void embed_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
-                      float *aux) {
-    (void)in, (void)in2, (void)aux;
-    const hdo_param *t = hdo__param(p->net, l->weight);
+static void embed_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t mark = hdo__arena_mark(p->work->arena);
-    look_up(l, p, hdo__pass_weights(p, t->off, t->len), out);
+    look_up(l, p, hdo__weights(p, l->weight), io->out);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
-static void embed_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                      float *dout, float *din) {
-    (void)in, (void)out, (void)aux, (void)din;
-    const hdo_param *t = hdo__param(p->net, l->weight);
+static void embed_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t T = (size_t)l->rows, D = (size_t)l->n_out;
     const int32_t *tok = p->s->tok + (size_t)p->lo * T;
-    float *g = p->g + t->off; /* (vocab, D) */
-    if (!p->add) memset(g, 0, t->len * sizeof(float));
+    float *g = hdo__gradient(p, l->weight); /* (vocab, D) */
+    if (!p->add) memset(g, 0, hdo__numbers_len(p->net, l->weight) * sizeof(float));
     for (size_t i = 0; i < (size_t)p->B * T; i++)
-        for (size_t j = 0; j < D; j++) g[(size_t)tok[i] * D + j] += dout[i * D + j];
+        for (size_t j = 0; j < D; j++) g[(size_t)tok[i] * D + j] += io->dout[i * D + j];
 }
 
-static void embed_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                      const float *tin2, float *out, float *tout) {
-    (void)in, (void)tin, (void)in2, (void)tin2;
-    const hdo_param *t = hdo__param(p->net, l->weight);
-    size_t n = (size_t)p->B * (size_t)l->rows * (size_t)l->n_out;
-    look_up(l, p, p->x + t->off, out);
+static void embed_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    size_t n = (size_t)p->B * l->n;
+    look_up(l, p, hdo__numbers(p, l->weight), io->out);
     for (int r = 0; r < p->G; r++) {
         size_t mark = hdo__arena_mark(p->work->arena);
-        look_up(l, p, hdo__pass_tangent(p, r, t->off, t->len), tout + (size_t)r * n);
+        look_up(l, p, hdo__tangent(p, r, l->weight), io->tout + (size_t)r * n);
         hdo__arena_rewind(p->work->arena, mark);
     }
 }
@@ -69,34 +60,25 @@ static void add_table(int B, size_t n, const float *table, const float *in, floa
         for (size_t i = 0; i < n; i++) out[(size_t)b * n + i] = in[(size_t)b * n + i] + table[i];
 }
 
-static void position_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
-                         float *aux) {
-    (void)in2, (void)aux;
-    const hdo_param *t = hdo__param(p->net, l->weight);
+static void position_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t mark = hdo__arena_mark(p->work->arena);
-    add_table(p->B, t->len, hdo__pass_weights(p, t->off, t->len), in, out);
+    add_table(p->B, l->n, hdo__weights(p, l->weight), io->in, io->out);
     hdo__arena_rewind(p->work->arena, mark);
 }
 
-static void position_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                         float *dout, float *din) {
-    (void)in, (void)out, (void)aux;
-    const hdo_param *t = hdo__param(p->net, l->weight);
-    float *g = p->g + t->off; /* (T, D) */
-    if (!p->add) memset(g, 0, t->len * sizeof(float));
-    for (int b = 0; b < p->B; b++) hdo__axpy(t->len, 1.0f, dout + (size_t)b * t->len, g);
-    if (din != NULL && din != dout) memcpy(din, dout, (size_t)p->B * t->len * sizeof(float));
+static void position_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    float *g = hdo__gradient(p, l->weight); /* (T, D) */
+    if (!p->add) memset(g, 0, l->n * sizeof(float));
+    for (int b = 0; b < p->B; b++) hdo__axpy(l->n, 1.0f, io->dout + (size_t)b * l->n, g);
+    if (io->din != NULL && io->din != io->dout) memcpy(io->din, io->dout, (size_t)p->B * l->n * sizeof(float));
 }
 
-static void position_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                         const float *tin2, float *out, float *tout) {
-    (void)in2, (void)tin2;
-    const hdo_param *t = hdo__param(p->net, l->weight);
-    size_t n = (size_t)p->B * t->len;
-    add_table(p->B, t->len, p->x + t->off, in, out);
+static void position_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    size_t n = (size_t)p->B * l->n;
+    add_table(p->B, l->n, hdo__numbers(p, l->weight), io->in, io->out);
     for (int r = 0; r < p->G; r++) {
         size_t mark = hdo__arena_mark(p->work->arena);
-        add_table(p->B, t->len, hdo__pass_tangent(p, r, t->off, t->len), tin + (size_t)r * n, tout + (size_t)r * n);
+        add_table(p->B, l->n, hdo__tangent(p, r, l->weight), io->tin + (size_t)r * n, io->tout + (size_t)r * n);
         hdo__arena_rewind(p->work->arena, mark);
     }
 }
@@ -114,25 +96,22 @@ static const hdo_layer_ops position_ops = {.name = "position",
 
 static int table_add(hdo_net *net, const hdo_layer_ops *ops, const char *name, int in, int rows, int T, int D) {
     hdo_value out = {.n = (size_t)T * (size_t)D, .C = 1, .H = T, .W = D, .seq = true};
-    int k = hdo__net_layer(net, ops, in, -1, out);
-    if (k < 0) return -1;
-    hdo_layer *l = &net->layer[k];
+    hdo_layer *l = hdo__net_layer(net, ops, in, -1, out);
+    if (l == NULL) return -1;
     l->rows = T;
     l->n_out = D;
-    l->weight = hdo__layout_add(&net->params, name, "weight", HDO_ROLE_WEIGHT, 2, (int[4]){rows, D});
-    if (l->weight < 0) return -1;
-    net->params.row[l->weight].fill = HDO_FILL_NORMAL;
-    net->params.row[l->weight].arg = 1.0;
-    net->params.row[l->weight].fan_in = D;
-    return l->out;
+    hdo_param table = {.role = HDO_ROLE_WEIGHT, .n_dim = 2, .dim = {rows, D}, .fill = HDO_FILL_NORMAL, .arg = 1.0};
+    table.fan_in = D;
+    l->weight = hdo__net_param(net, name, "weight", table);
+    return l->weight >= 0 ? l->out : -1;
 }
 
 int hdo__embed_add(hdo_net *net, const char *name, int in, int width) {
-    if (in != 0 || net->vocab < 1) return -1;
-    return table_add(net, &embed_ops, name, in, net->vocab, (int)net->value[0].n, width);
+    int vocab = hdo__net_vocab(net), T = (int)hdo__net_value(net, 0)->n;
+    return in == 0 && vocab > 0 ? table_add(net, &embed_ops, name, in, vocab, T, width) : -1;
 }
 
 int hdo__position_add(hdo_net *net, const char *name, int in) {
-    const hdo_value *v = &net->value[in];
+    const hdo_value *v = hdo__net_value(net, in);
     return v->seq ? table_add(net, &position_ops, name, in, v->H, v->H, v->W) : -1;
 }

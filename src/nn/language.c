@@ -194,7 +194,7 @@ static hdo_status layer_word(parser *s, const item *it, const char *name) {
         if (it->n < 3 || !read_int(it->word[1], 1, 1 << 14, &n) || !read_int(it->word[2], 1, 64, &k) ||
             !read_options(s, it, 3, "stride pad nobias fanout std", &o) || !image)
             return wrong(s, it, "expected conv CHANNELS KERNEL [stride S] [pad P] [nobias] [fanout] [std S] on images");
-        v = hdo__conv_add(net, name, s->at, n, k, o.stride, o.pad, !o.nobias);
+        v = hdo__conv_add(net, name, s->at, (hdo_conv_words){n, k, o.stride, o.pad, !o.nobias});
     } else if (strcmp(w, "pool") == 0) {
         if (it->n < 2 || !read_int(it->word[1], 1, 15, &k) || !read_options(s, it, 2, "stride pad", &o) || !image)
             return wrong(s, it, "expected pool KERNEL [stride S] [pad P] on images");

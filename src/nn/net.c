@@ -1,91 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The walks: forward, reverse, forward mode over the layers of a plan; and what the families need on the way (weights
- * or perturbed tiles of them, slices of directions, pieces of a wide pass). The passes over a batch are in passes.c.
+ * The walks: forward, reverse, forward mode over the layers of a plan; and what layers need on the way (weights or
+ * perturbed tiles of them, slices of directions, pieces of a wide pass). The passes over a batch are in passes.c.
  */
-#include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/vec.h"
 #include "nn/walk.h"
 
-hdo_net *hdo__net_create(const hdo_kernels *k, int C, int H, int W, int vocab, int classes) {
-    hdo_net *net = hdo__alloc(sizeof *net);
-    if (net == NULL) return NULL;
-    net->k = k;
-    net->v = &hdo__nn_portable;
-#ifdef HDO_HAVE_AVX2_BUILD
-    if (strcmp(k->name, "ref") != 0 && hdo__simd()->avx2) net->v = &hdo__nn_avx2;
-#endif
-    net->vocab = vocab;
-    net->classes = classes;
-    net->value[0] = (hdo_value){.n = (size_t)C * (size_t)H * (size_t)W, .C = C, .H = H, .W = W};
-    net->n_values = 1;
-    return net;
-}
-
-int hdo__net_layer(hdo_net *net, const hdo_layer_ops *ops, int in, int in2, hdo_value out) {
-    if (net->n_layers == HDO_LAYERS_MAX) return -1;
-    int k = net->n_layers++;
-    net->layer[k] = (hdo_layer){
-        .ops = ops, .in = in, .in2 = in2, .out = net->n_values, .weight = -1, .bias = -1, .buffer = -1, .number = k};
-    net->value[net->n_values++] = out;
-    return k;
-}
-
-void hdo__net_kink(const hdo_net *net, char text[HDO_KINK_MAX]) {
-    const char *behind = NULL; /* the last layer with parameters on the way */
-    text[0] = '\0';
-    for (int i = 0; i < net->n_layers; i++) {
-        const hdo_layer *l = &net->layer[i];
-        if (l->weight >= 0) behind = hdo__param(net, l->weight)->name;
-        bool relu = l->relu || l->act == HDO_ACT_RELU;
-        if (!relu && strcmp(l->ops->name, "maxpool") != 0) continue;
-        const char *what = relu ? "ReLU" : "max-pool", *dot = behind != NULL ? strrchr(behind, '.') : NULL;
-        if (dot != NULL) {
-            snprintf(text, HDO_KINK_MAX, "%s behind %.*s", what, (int)(dot - behind), behind);
-        } else {
-            snprintf(text, HDO_KINK_MAX, "%s at the input", what);
-        }
-        return;
-    }
-}
-
-/* ---- weights, tangents, pieces ---- */
+/* ---- tensors of a pass ---- */
 
 enum { TILE = 1 << 16 }; /* floats: 256 KB, half of a second-level cache */
 
-const float *hdo__pass_weights(const hdo_pass *p, size_t off, size_t len) {
-    if (p->u == NULL || p->G > 0) return p->x + off; /* in forward mode u holds the tangents */
+static size_t offset(const hdo_pass *p, int tensor) {
+    return p->net->params.row[tensor].off;
+}
+
+const float *hdo__numbers(const hdo_pass *p, int tensor) {
+    return tensor >= 0 ? p->x + offset(p, tensor) : NULL;
+}
+
+size_t hdo__numbers_len(const hdo_net *net, int tensor) {
+    return tensor >= 0 ? net->params.row[tensor].len : 0;
+}
+
+float *hdo__gradient(const hdo_pass *p, int tensor) {
+    return tensor >= 0 ? p->g + offset(p, tensor) : NULL;
+}
+
+/* In forward mode u holds the tangents. */
+static bool perturbed(const hdo_pass *p) {
+    return p->u != NULL && p->G == 0;
+}
+
+static const float *weights_at(const hdo_pass *p, size_t off, size_t len) {
+    if (!perturbed(p)) return p->x + off;
     float *tile = hdo__arena_floats(p->work->arena, len);
     hdo__dirs_fill(p->u, p->r, off, len, tile);
     hdo__axpby(len, 1.0f, p->x + off, (float)p->nu, tile); /* x + nu u */
     return tile;
 }
 
-const float *hdo__pass_tangent(const hdo_pass *p, int r, size_t off, size_t len) {
+static const float *tangent_at_offset(const hdo_pass *p, int r, size_t off, size_t len) {
     if (p->du != NULL) return p->du + (size_t)r * p->net->params.total + off;
     float *tile = hdo__arena_floats(p->work->arena, len);
     hdo__dirs_fill(p->u, p->r + r, off, len, tile);
     return tile;
 }
 
-static int tile_rows(int rows, size_t row_len) {
-    size_t n = TILE / row_len / 8 * 8;
+const float *hdo__weights(const hdo_pass *p, int tensor) {
+    return tensor >= 0 ? weights_at(p, offset(p, tensor), hdo__numbers_len(p->net, tensor)) : NULL;
+}
+
+const float *hdo__tangent(const hdo_pass *p, int r, int tensor) {
+    return tensor >= 0 ? tangent_at_offset(p, r, offset(p, tensor), hdo__numbers_len(p->net, tensor)) : NULL;
+}
+
+static int tile_rows(int rows, size_t len) {
+    size_t n = TILE / len / 8 * 8;
     if (n < 8) n = 8;
     return n < (size_t)rows ? (int)n : rows;
 }
 
-int hdo__pass_tile(const hdo_pass *p, int rows, size_t row_len, bool tangent) {
-    bool written_out = tangent ? p->du != NULL : p->u == NULL || p->G > 0;
-    return written_out ? rows : tile_rows(rows, row_len);
+size_t hdo__tile_bytes(const hdo_net *net, int rows, size_t len) {
+    if (net->small) return 0;
+    return hdo__arena_round((size_t)tile_rows(rows, len) * len * sizeof(float));
 }
 
-size_t hdo__tile_bytes(const hdo_net *net, int rows, size_t row_len) {
-    if (net->small) return 0;
-    return hdo__arena_round((size_t)tile_rows(rows, row_len) * row_len * sizeof(float));
+hdo_tile hdo__weight_tiles(const hdo_pass *p, int tensor, int rows, size_t len) {
+    return (hdo_tile){.pass = p,
+                      .tensor = tensor,
+                      .r = -1,
+                      .rows = rows,
+                      .most = perturbed(p) ? tile_rows(rows, len) : rows,
+                      .len = len,
+                      .mark = hdo__arena_mark(p->work->arena)};
 }
+
+hdo_tile hdo__tangent_tiles(const hdo_pass *p, int r, int tensor, int rows, size_t len) {
+    hdo_tile t = hdo__weight_tiles(p, tensor, rows, len);
+    t.r = r;
+    t.most = p->du != NULL ? rows : tile_rows(rows, len);
+    return t;
+}
+
+bool hdo__tile_next(hdo_tile *t) {
+    const hdo_pass *p = t->pass;
+    hdo__arena_rewind(p->work->arena, t->mark);
+    t->lo += t->n;
+    if (t->lo >= t->rows) return false;
+    t->n = t->rows - t->lo < t->most ? t->rows - t->lo : t->most;
+    size_t off = offset(p, t->tensor) + (size_t)t->lo * t->len, len = (size_t)t->n * t->len;
+    t->w = t->r < 0 ? weights_at(p, off, len) : tangent_at_offset(p, t->r, off, len);
+    return true;
+}
+
+const float *hdo__stats(const hdo_pass *p, int buffer) {
+    return p->stats + p->net->buffers.row[buffer].off;
+}
+
+float *hdo__stats_out(const hdo_pass *p, int buffer) {
+    return p->stats_out != NULL ? p->stats_out + p->net->buffers.row[buffer].off : NULL;
+}
+
+/* ---- pieces of a wide pass ---- */
 
 int hdo__pieces(const hdo_pass *p, int n) {
     enum { LEAST = 4 }; /* samples of a piece: kernels go another way below */
@@ -119,7 +137,7 @@ size_t hdo__walk_scratch(const hdo_net *net, const hdo_net_plan *plan, int B, in
     size_t most = 0;
     for (int i = plan->first; i < plan->last; i++) {
         const hdo_layer *l = &net->layer[i];
-        size_t n = l->ops->work(l, net, B, G);
+        size_t n = l->ops->work != NULL ? l->ops->work(l, net, B, G) : 0;
         if (n > most) most = n;
     }
     return most;
@@ -151,14 +169,25 @@ static const float *tangent_in(const hdo_walk *w, int v) {
     return v == w->pass->net->layer[w->plan->first].in ? w->t_input : tangent_at(w, v);
 }
 
+/* What layer i keeps for the way back; NULL where nobody will ask. */
+static float *kept(const hdo_walk *w, int i) {
+    const hdo_layer *l = &w->pass->net->layer[i];
+    if (w->fixed == NULL) return NULL;
+    if (l->aux_fixed > 0) return w->fixed + w->plan->aoff[i];
+    return l->aux > 0 ? w->block + w->plan->aoff[i] * (size_t)w->pass->B : NULL;
+}
+
+static hdo_io values_of(const hdo_walk *w, int i) {
+    const hdo_layer *l = &w->pass->net->layer[i];
+    return (hdo_io){
+        .in = value_in(w, l->in), .in2 = value_in(w, l->in2), .out = value_at(w, l->out), .aux = kept(w, i)};
+}
+
 void hdo__walk_forward(const hdo_walk *w) {
-    const hdo_net *net = w->pass->net;
     for (int i = w->plan->first; i < w->plan->last; i++) {
-        const hdo_layer *l = &net->layer[i];
-        float *aux = NULL;
-        if (w->fixed != NULL && l->aux_fixed > 0) aux = w->fixed + w->plan->aoff[i];
-        if (w->fixed != NULL && l->aux > 0) aux = w->block + w->plan->aoff[i] * (size_t)w->pass->B;
-        l->ops->fwd(l, w->pass, value_in(w, l->in), value_in(w, l->in2), value_at(w, l->out), aux);
+        const hdo_layer *l = &w->pass->net->layer[i];
+        hdo_io io = values_of(w, i);
+        l->ops->fwd(l, w->pass, &io);
     }
 }
 
@@ -166,13 +195,15 @@ void hdo__walk_tangent(const hdo_walk *w) {
     const hdo_net *net = w->pass->net;
     for (int i = w->plan->first; i < w->plan->last; i++) {
         const hdo_layer *l = &net->layer[i];
-        if (!net->live[l->out]) { /* no parameters up to here: no tangent */
-            l->ops->fwd(l, w->pass, value_in(w, l->in), value_in(w, l->in2), value_at(w, l->out), NULL);
-            continue;
+        hdo_io io = values_of(w, i);
+        hdo_layer_fn *fn = l->ops->fwd; /* no parameters up to here: no tangent */
+        if (net->live[l->out]) {
+            fn = w->pass->nu > 0.0 ? l->ops->cplx : l->ops->jvp;
+            io.tin = tangent_in(w, l->in);
+            io.tin2 = tangent_in(w, l->in2);
+            io.tout = tangent_at(w, l->out);
         }
-        hdo_tangent_fn fn = w->pass->nu > 0.0 ? l->ops->cplx : l->ops->jvp;
-        fn(l, w->pass, value_in(w, l->in), tangent_in(w, l->in), value_in(w, l->in2), tangent_in(w, l->in2),
-           value_at(w, l->out), tangent_at(w, l->out));
+        fn(l, w->pass, &io);
     }
 }
 
@@ -192,10 +223,12 @@ void hdo__walk_reverse(const hdo_walk *w) {
         const hdo_layer *l = &net->layer[i];
         if (!net->live[l->out] || w->plan->groot[l->out] < 0) continue;
         float *dout = gradient_of(w, l->out), *din = net->live[l->in] ? gradient_of(w, l->in) : NULL;
-        const float *aux = l->aux_fixed > 0 ? w->fixed + w->plan->aoff[i] : w->block + w->plan->aoff[i] * (size_t)p->B;
         size_t n = (size_t)p->B * net->value[l->in].n;
         float *to = din != NULL && w->plan->second[i] ? w->tmp : din;
-        l->ops->bwd(l, p, value_in(w, l->in), value_at(w, l->out), aux, dout, to);
+        hdo_io io = values_of(w, i);
+        io.dout = dout;
+        io.din = to;
+        l->ops->bwd(l, p, &io);
         if (to != din) hdo__axpy(n, 1.0f, to, din);
         if (l->in2 >= 0 && net->live[l->in2]) { /* a sum: its second input gets the same gradient */
             float *din2 = gradient_of(w, l->in2);

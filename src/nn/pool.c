@@ -10,12 +10,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/nn.h"
+#include "nn/layer.h"
 
 /* ---- max-pool ---- */
 
 static size_t maxpool_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
-    return G > 0 ? hdo__arena_round((size_t)B * net->value[l->out].n) : 0; /* places, one byte an output */
+    (void)net;
+    return G > 0 ? hdo__arena_round((size_t)B * l->n) : 0; /* places, one byte an output */
 }
 
 /* best (n) and place (n; may be NULL) meet tap `at` of their windows: the first of equals stays, a NaN is passed on.
@@ -96,27 +97,24 @@ static void maxpool_piece(void *ctx, int lo, int hi, hdo_work *w) {
     }
 }
 
-static void maxpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
-                        float *aux) {
-    (void)in2;
-    pool_args v = {.l = l, .simd = p->net->v, .x = in, .y = out, .place = (uint8_t *)aux};
+static void maxpool_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    pool_args v = {.l = l, .simd = p->v, .x = io->in, .y = io->out, .place = (uint8_t *)io->aux};
     hdo__pass_pieces(p, p->B, hdo__pieces(p, p->B), maxpool_piece, &v);
 }
 
-static void maxpool_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                        float *dout, float *din) {
-    (void)in;
-    if (din == NULL) return;
+static void maxpool_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     const hdo_conv *c = &l->geo;
-    const uint8_t *place = (const uint8_t *)aux;
+    const uint8_t *place = (const uint8_t *)io->aux;
+    float *dout = io->dout, *din = io->din;
+    if (din == NULL) return;
     size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo, maps = (size_t)p->B * (size_t)c->C;
-    if (l->relu) p->net->v->relu_mask(maps * yi, out, dout);
+    if (l->relu) p->v->relu_mask(maps * yi, io->out, dout);
     bool two = is_2x2(c);
     if (!two || c->H != 2 * c->Ho || c->W != 2 * c->Wo) memset(din, 0, maps * xi * sizeof(float));
     for (size_t m = 0; m < maps; m++) {
         float *dx = din + m * xi;
         if (two) { /* windows do not overlap: all places are written at once */
-            p->net->v->pool2_back(c->Ho, c->Wo, c->W, place + m * yi, dout + m * yi, dx);
+            p->v->pool2_back(c->Ho, c->Wo, c->W, place + m * yi, dout + m * yi, dx);
             continue;
         }
         for (int oy = 0; oy < c->Ho; oy++)
@@ -128,23 +126,20 @@ static void maxpool_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, 
     }
 }
 
-static void maxpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                        const float *tin2, float *out, float *tout) {
-    (void)in2;
-    (void)tin2;
+static void maxpool_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     const hdo_conv *c = &l->geo;
     hdo_arena *a = p->work->arena;
     size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo, maps = (size_t)p->B * (size_t)c->C;
     size_t mark = hdo__arena_mark(a);
     uint8_t *place = hdo__arena_take(a, maps * yi);
-    pool_args v = {.l = l, .simd = p->net->v, .x = in, .y = out, .place = place};
+    pool_args v = {.l = l, .simd = p->v, .x = io->in, .y = io->out, .place = place};
     maxpool_piece(&v, 0, p->B, p->work);
     for (int r = 0; r < p->G; r++) {
-        const float *tx = tin + (size_t)r * maps * xi;
-        float *ty = tout + (size_t)r * maps * yi;
+        const float *tx = io->tin + (size_t)r * maps * xi;
+        float *ty = io->tout + (size_t)r * maps * yi;
         for (size_t m = 0; m < maps; m++) {
             if (is_2x2(c)) {
-                p->net->v->pool2_pick(c->Ho, c->Wo, c->W, place + m * yi, tx + m * xi, ty + m * yi);
+                p->v->pool2_pick(c->Ho, c->Wo, c->W, place + m * yi, tx + m * xi, ty + m * yi);
                 continue;
             }
             for (size_t o = 0; o < yi; o++) {
@@ -153,12 +148,13 @@ static void maxpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, 
                 ty[m * yi + o] = tx[m * xi + (size_t)iy * (size_t)c->W + (size_t)ix];
             }
         }
-        if (l->relu) p->net->v->relu_mask(maps * yi, out, ty);
+        if (l->relu) p->v->relu_mask(maps * yi, io->out, ty);
     }
     hdo__arena_rewind(a, mark);
 }
 
 static const hdo_layer_ops maxpool_ops = {.name = "maxpool",
+                                          .fuses_relu = true,
                                           .work = maxpool_work,
                                           .fwd = maxpool_fwd,
                                           .bwd = maxpool_bwd,
@@ -166,14 +162,6 @@ static const hdo_layer_ops maxpool_ops = {.name = "maxpool",
                                           .cplx = maxpool_jvp};
 
 /* ---- global average: (C, H, W) -> (C) ---- */
-
-static size_t no_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
-    (void)l;
-    (void)net;
-    (void)B;
-    (void)G;
-    return 0;
-}
 
 static void average(const hdo_layer *l, size_t maps, const float *x, float *y) {
     size_t n = (size_t)l->geo.H * (size_t)l->geo.W;
@@ -184,48 +172,31 @@ static void average(const hdo_layer *l, size_t maps, const float *x, float *y) {
     }
 }
 
-static void avgpool_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
-                        float *aux) {
-    (void)in2;
-    (void)aux;
-    average(l, (size_t)p->B * (size_t)l->geo.C, in, out);
+static void avgpool_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    average(l, (size_t)p->B * (size_t)l->geo.C, io->in, io->out);
 }
 
-static void avgpool_bwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *out, const float *aux,
-                        float *dout, float *din) {
-    (void)in;
-    (void)out;
-    (void)aux;
-    if (din == NULL) return;
+static void avgpool_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    if (io->din == NULL) return;
     size_t n = (size_t)l->geo.H * (size_t)l->geo.W, maps = (size_t)p->B * (size_t)l->geo.C;
     float share = 1.0f / (float)n;
     for (size_t m = 0; m < maps; m++)
-        for (size_t i = 0; i < n; i++) din[m * n + i] = dout[m] * share;
+        for (size_t i = 0; i < n; i++) io->din[m * n + i] = io->dout[m] * share;
 }
 
-static void avgpool_jvp(const hdo_layer *l, const hdo_pass *p, const float *in, const float *tin, const float *in2,
-                        const float *tin2, float *out, float *tout) {
-    (void)in2;
-    (void)tin2;
+static void avgpool_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t maps = (size_t)p->B * (size_t)l->geo.C;
-    average(l, maps, in, out);
-    average(l, (size_t)p->G * maps, tin, tout);
+    average(l, maps, io->in, io->out);
+    average(l, (size_t)p->G * maps, io->tin, io->tout);
 }
 
-static const hdo_layer_ops avgpool_ops = {.name = "avgpool",
-                                          .work = no_work,
-                                          .fwd = avgpool_fwd,
-                                          .bwd = avgpool_bwd,
-                                          .jvp = avgpool_jvp,
-                                          .cplx = avgpool_jvp};
+static const hdo_layer_ops avgpool_ops = {
+    .name = "avgpool", .fwd = avgpool_fwd, .bwd = avgpool_bwd, .jvp = avgpool_jvp, .cplx = avgpool_jvp};
 
 /* ---- bilinear resizing of the input to kh x kw, of which the centre Ho x Wo is made; half-pixel centres, as PyTorch's
  * align_corners=False. No parameters before it, so it has neither gradient nor tangent. ---- */
 
-static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, const float *in2, float *out,
-                       float *aux) {
-    (void)in2;
-    (void)aux;
+static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     const hdo_conv *c = &l->geo;
     size_t xi = (size_t)c->H * (size_t)c->W, yi = (size_t)c->Ho * (size_t)c->Wo;
     float sy = (float)c->H / (float)c->kh, sx = (float)c->W / (float)c->kw;
@@ -235,8 +206,9 @@ static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
             if (fy < 0) fy = 0;
             int y0 = (int)fy, y1 = y0 + (y0 < c->H - 1);
             float wy = fy - (float)y0;
-            const float *r0 = in + m * xi + (size_t)y0 * (size_t)c->W, *r1 = in + m * xi + (size_t)y1 * (size_t)c->W;
-            float *to = out + m * yi + (size_t)oy * (size_t)c->Wo;
+            const float *r0 = io->in + m * xi + (size_t)y0 * (size_t)c->W,
+                        *r1 = io->in + m * xi + (size_t)y1 * (size_t)c->W;
+            float *to = io->out + m * yi + (size_t)oy * (size_t)c->Wo;
             for (int ox = 0; ox < c->Wo; ox++) {
                 float fx = ((float)(ox + c->pad) + 0.5f) * sx - 0.5f;
                 if (fx < 0) fx = 0;
@@ -247,47 +219,42 @@ static void resize_fwd(const hdo_layer *l, const hdo_pass *p, const float *in, c
         }
 }
 
-static const hdo_layer_ops resize_ops = {.name = "resize", .work = no_work, .fwd = resize_fwd};
+static const hdo_layer_ops resize_ops = {.name = "resize", .fwd = resize_fwd};
 
 /* ---- constructors ---- */
 
 int hdo__maxpool_add(hdo_net *net, int in, int kernel, int stride, int pad) {
-    const hdo_value *v = &net->value[in];
+    const hdo_value *v = hdo__net_value(net, in);
     hdo_conv c = {
         .B = 1, .C = v->C, .H = v->H, .W = v->W, .O = v->C, .kh = kernel, .kw = kernel, .stride = stride, .pad = pad};
     hdo__conv_init(&c);
     if (c.Ho < 1 || c.Wo < 1 || pad >= kernel || kernel > 15) return -1;
-    bool relu = false;
-    if (net->n_layers > 0) { /* take over the ReLU of the layer in front */
-        hdo_layer *before = &net->layer[net->n_layers - 1];
-        relu = before->out == in && before->relu && !net->pinned[in];
-        if (relu) before->relu = false;
-    }
+    bool relu = hdo__net_take_relu(net, in);
     hdo_value out = {.n = (size_t)c.C * (size_t)c.Ho * (size_t)c.Wo, .C = c.C, .H = c.Ho, .W = c.Wo};
-    int k = hdo__net_layer(net, &maxpool_ops, in, -1, out);
-    if (k < 0) return -1;
-    net->layer[k].geo = c;
-    net->layer[k].relu = relu;
-    net->layer[k].aux = (out.n + 3) / 4;
-    return net->layer[k].out;
+    hdo_layer *l = hdo__net_layer(net, &maxpool_ops, in, -1, out);
+    if (l == NULL) return -1;
+    l->geo = c;
+    l->relu = relu;
+    l->aux = (out.n + 3) / 4;
+    return l->out;
 }
 
 int hdo__avgpool_add(hdo_net *net, int in) {
-    const hdo_value *v = &net->value[in];
+    const hdo_value *v = hdo__net_value(net, in);
     hdo_value out = {.n = (size_t)v->C, .C = v->C, .H = 1, .W = 1};
-    int k = hdo__net_layer(net, &avgpool_ops, in, -1, out);
-    if (k < 0) return -1;
-    net->layer[k].geo = (hdo_conv){.B = 1, .C = v->C, .H = v->H, .W = v->W};
-    return net->layer[k].out;
+    hdo_layer *l = hdo__net_layer(net, &avgpool_ops, in, -1, out);
+    if (l == NULL) return -1;
+    l->geo = (hdo_conv){.B = 1, .C = v->C, .H = v->H, .W = v->W};
+    return l->out;
 }
 
 int hdo__resize_add(hdo_net *net, int in, int size, int crop) {
-    const hdo_value *v = &net->value[in];
+    const hdo_value *v = hdo__net_value(net, in);
     int first = (int)nearbyint((size - crop) / 2.0); /* an odd rest: to the even side, as torchvision's CenterCrop */
     hdo_value out = {.n = (size_t)v->C * (size_t)crop * (size_t)crop, .C = v->C, .H = crop, .W = crop};
-    int k = hdo__net_layer(net, &resize_ops, in, -1, out);
-    if (k < 0) return -1;
-    net->layer[k].geo = (hdo_conv){
+    hdo_layer *l = hdo__net_layer(net, &resize_ops, in, -1, out);
+    if (l == NULL) return -1;
+    l->geo = (hdo_conv){
         .B = 1, .C = v->C, .H = v->H, .W = v->W, .kh = size, .kw = size, .pad = first, .Ho = crop, .Wo = crop};
-    return net->layer[k].out;
+    return l->out;
 }

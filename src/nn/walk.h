@@ -44,7 +44,14 @@ static inline int hdo__chunks(int size, int chunk) {
     return (size + chunk - 1) / chunk;
 }
 static inline hdo_pass hdo__pass_init(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w) {
-    return (hdo_pass){.net = net, .s = s, .x = x, .stats = x + net->params.total, .mask_seed = s->seed, .work = w};
+    return (hdo_pass){.net = net,
+                      .k = net->k,
+                      .v = net->v,
+                      .s = s,
+                      .x = x,
+                      .stats = x + net->params.total,
+                      .mask_seed = s->seed,
+                      .work = w};
 }
 
 #endif
