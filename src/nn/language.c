@@ -173,74 +173,151 @@ static hdo_status link_word(parser *s, const item *it) {
     return HDO_OK;
 }
 
+/* ---- layers: every word reads its arguments and adds its layer ---- */
+
+typedef struct call {
+    parser *s;
+    const item *it;
+    const char *name; /* of the layer */
+    hdo_net *net;
+    options o;
+} call;
+
+enum { MISUSED = -2 }; /* wrong arguments; -1: the layer does not fit */
+
+static bool number(const call *c, int i, long hi, int *out) {
+    return c->it->n > i && read_int(c->it->word[i], 1, hi, out);
+}
+static bool options_from(call *c, int from, const char *allowed) {
+    return read_options(c->s, c->it, from, allowed, &c->o);
+}
+static bool alone(const call *c) {
+    return c->it->n == 1;
+}
+
+static int add_linear(call *c) {
+    int n = c->s->words->classes;
+    bool classes = c->it->n > 1 && strcmp(c->it->word[1], "classes") == 0;
+    if ((!classes && !number(c, 1, 1 << 20, &n)) || !options_from(c, 2, "nobias std")) return MISUSED;
+    return hdo__linear_add(c->net, c->name, c->s->at, n, !c->o.nobias);
+}
+
+static int add_conv(call *c) {
+    hdo_conv_words w;
+    c->o.stride = 1;
+    if (!number(c, 1, 1 << 14, &w.channels) || !number(c, 2, 64, &w.kernel) ||
+        !options_from(c, 3, "stride pad nobias fanout std"))
+        return MISUSED;
+    w.stride = c->o.stride;
+    w.pad = c->o.pad;
+    w.bias = !c->o.nobias;
+    return hdo__conv_add(c->net, c->name, c->s->at, w);
+}
+
+static int add_pool(call *c) {
+    int k;
+    if (!number(c, 1, 15, &k) || !options_from(c, 2, "stride pad")) return MISUSED;
+    return hdo__maxpool_add(c->net, c->s->at, k, c->o.stride > 0 ? c->o.stride : k, c->o.pad);
+}
+
+static int add_resize(call *c) {
+    int n, k;
+    bool crop = c->it->n == 4 && strcmp(c->it->word[2], "crop") == 0;
+    if ((c->it->n != 2 && !crop) || !number(c, 1, 4096, &n) || c->s->at != 0 || (crop && !number(c, 3, n, &k)))
+        return MISUSED;
+    return hdo__resize_add(c->net, c->s->at, n, crop ? k : n);
+}
+
+static int add_avgpool(call *c) {
+    return alone(c) ? hdo__avgpool_add(c->net, c->s->at) : MISUSED;
+}
+static int add_batchnorm(call *c) {
+    return alone(c) ? hdo__batchnorm_add(c->net, c->name, c->s->at) : MISUSED;
+}
+static int add_layernorm(call *c) {
+    return options_from(c, 1, "nobias") ? hdo__layernorm_add(c->net, c->name, c->s->at, !c->o.nobias) : MISUSED;
+}
+static int add_relu(call *c) {
+    return alone(c) ? hdo__act_add(c->net, c->s->at, HDO_ACT_RELU) : MISUSED;
+}
+static int add_gelu(call *c) {
+    return alone(c) ? hdo__act_add(c->net, c->s->at, HDO_ACT_GELU) : MISUSED;
+}
+static int add_sigmoid(call *c) {
+    return alone(c) ? hdo__act_add(c->net, c->s->at, HDO_ACT_SIGMOID) : MISUSED;
+}
+static int add_dropout(call *c) {
+    return options_from(c, 0, "dropout") ? hdo__dropout_add(c->net, c->s->at, c->o.p) : MISUSED;
+}
+static int add_position(call *c) {
+    return options_from(c, 1, "std") ? hdo__position_add(c->net, c->name, c->s->at) : MISUSED;
+}
+
+/* Numbers are contiguous already: only the view changes, and there is no new layer. */
+static int view_flat(call *c) {
+    hdo_value *x = &c->net->value[c->s->at];
+    if (!alone(c)) return MISUSED;
+    *x = (hdo_value){.n = x->n, .C = (int)x->n, .H = 1, .W = 1};
+    return c->s->at;
+}
+
+static int add_embed(call *c) {
+    int n;
+    if (!number(c, 1, 4096, &n) || !options_from(c, 2, "std") || c->s->at != 0 || c->net->vocab < 1) return MISUSED;
+    return hdo__embed_add(c->net, c->name, c->s->at, n);
+}
+
+static int add_attention(call *c) {
+    int heads;
+    if (!number(c, 1, 256, &heads) || !options_from(c, 2, "dropout")) return MISUSED;
+    return hdo__attention_add(c->net, c->s->at, heads, c->o.dropout ? c->o.p : 0.0);
+}
+
+static const struct word {
+    const char *word;
+    int (*add)(call *c);
+    bool image;        /* takes images (or vectors) only */
+    const char *usage; /* NULL: the word alone */
+} layer_words[] = {
+    {"linear", add_linear, false, "expected linear N [nobias] [std S], N a number or `classes`"},
+    {"conv", add_conv, true, "expected conv CHANNELS KERNEL [stride S] [pad P] [nobias] [fanout] [std S] on images"},
+    {"pool", add_pool, true, "expected pool KERNEL [stride S] [pad P] on images"},
+    {"resize", add_resize, true, "expected resize SIZE [crop N], N at most SIZE, as the first layer, on images"},
+    {"avgpool", add_avgpool, true, NULL},
+    {"batchnorm", add_batchnorm, true, NULL},
+    {"layernorm", add_layernorm, false, NULL},
+    {"relu", add_relu, false, NULL},
+    {"gelu", add_gelu, false, NULL},
+    {"sigmoid", add_sigmoid, false, NULL},
+    {"dropout", add_dropout, false, NULL},
+    {"flatten", view_flat, false, NULL},
+    {"embed", add_embed, false, "expected embed WIDTH [std S] as the first layer, on token data"},
+    {"position", add_position, false, NULL},
+    {"attention", add_attention, false, "expected attention HEADS [dropout [P]]"},
+};
+
+static const struct word *find_word(const char *word) {
+    for (size_t i = 0; i < sizeof layer_words / sizeof layer_words[0]; i++)
+        if (strcmp(layer_words[i].word, word) == 0) return &layer_words[i];
+    return NULL;
+}
+
 static hdo_status layer_word(parser *s, const item *it, const char *name) {
     hdo_net *net = s->net;
-    const char *w = it->word[0];
-    options o = {.stride = 0, .std = -1.0};
-    int n = 0, k = 0, v = -1, layers = net->n_layers;
-    bool image = !net->value[s->at].seq && !(s->at == 0 && net->vocab > 0);
-    if (s->at == 0 && net->vocab > 0 && strcmp(w, "embed") != 0)
-        return wrong(s, it, "token data must go to an embed layer first");
-
-    if (strcmp(w, "linear") == 0) {
-        bool classes = it->n > 1 && strcmp(it->word[1], "classes") == 0;
-        if (classes) n = s->words->classes;
-        if (it->n < 2 || (!classes && !read_int(it->word[1], 1, 1 << 20, &n)) ||
-            !read_options(s, it, 2, "nobias std", &o))
-            return wrong(s, it, "expected linear N [nobias] [std S], N a number or `classes`");
-        v = hdo__linear_add(net, name, s->at, n, !o.nobias);
-    } else if (strcmp(w, "conv") == 0) {
-        o.stride = 1;
-        if (it->n < 3 || !read_int(it->word[1], 1, 1 << 14, &n) || !read_int(it->word[2], 1, 64, &k) ||
-            !read_options(s, it, 3, "stride pad nobias fanout std", &o) || !image)
-            return wrong(s, it, "expected conv CHANNELS KERNEL [stride S] [pad P] [nobias] [fanout] [std S] on images");
-        v = hdo__conv_add(net, name, s->at, (hdo_conv_words){n, k, o.stride, o.pad, !o.nobias});
-    } else if (strcmp(w, "pool") == 0) {
-        if (it->n < 2 || !read_int(it->word[1], 1, 15, &k) || !read_options(s, it, 2, "stride pad", &o) || !image)
-            return wrong(s, it, "expected pool KERNEL [stride S] [pad P] on images");
-        v = hdo__maxpool_add(net, s->at, k, o.stride > 0 ? o.stride : k, o.pad);
-    } else if (strcmp(w, "resize") == 0) {
-        bool crop = it->n == 4 && strcmp(it->word[2], "crop") == 0;
-        if ((it->n != 2 && !crop) || !read_int(it->word[1], 1, 4096, &n) || s->at != 0 || !image ||
-            (crop && !read_int(it->word[3], 1, n, &k)))
-            return wrong(s, it, "expected resize SIZE [crop N], N at most SIZE, as the first layer, on images");
-        v = hdo__resize_add(net, s->at, n, crop ? k : n);
-    } else if (strcmp(w, "avgpool") == 0 && it->n == 1 && image) {
-        v = hdo__avgpool_add(net, s->at);
-    } else if (strcmp(w, "batchnorm") == 0 && it->n == 1 && image) {
-        v = hdo__batchnorm_add(net, name, s->at);
-    } else if (strcmp(w, "layernorm") == 0 && read_options(s, it, 1, "nobias", &o)) {
-        v = hdo__layernorm_add(net, name, s->at, !o.nobias);
-    } else if (strcmp(w, "relu") == 0 && it->n == 1) {
-        v = hdo__act_add(net, s->at, HDO_ACT_RELU);
-    } else if (strcmp(w, "gelu") == 0 && it->n == 1) {
-        v = hdo__act_add(net, s->at, HDO_ACT_GELU);
-    } else if (strcmp(w, "sigmoid") == 0 && it->n == 1) {
-        v = hdo__act_add(net, s->at, HDO_ACT_SIGMOID);
-    } else if (strcmp(w, "dropout") == 0 && read_options(s, it, 0, "dropout", &o)) {
-        v = hdo__dropout_add(net, s->at, o.p);
-    } else if (strcmp(w, "flatten") == 0 && it->n == 1) { /* numbers are contiguous already: only the view changes */
-        hdo_value *x = &net->value[s->at];
-        *x = (hdo_value){.n = x->n, .C = (int)x->n, .H = 1, .W = 1};
-        v = s->at;
-    } else if (strcmp(w, "embed") == 0) {
-        if (it->n < 2 || !read_int(it->word[1], 1, 4096, &n) || !read_options(s, it, 2, "std", &o) || s->at != 0 ||
-            net->vocab < 1)
-            return wrong(s, it, "expected embed WIDTH [std S] as the first layer, on token data");
-        v = hdo__embed_add(net, name, s->at, n);
-    } else if (strcmp(w, "position") == 0 && read_options(s, it, 1, "std", &o)) {
-        v = hdo__position_add(net, name, s->at);
-    } else if (strcmp(w, "attention") == 0) {
-        if (it->n < 2 || !read_int(it->word[1], 1, 256, &n) || !read_options(s, it, 2, "dropout", &o))
-            return wrong(s, it, "expected attention HEADS [dropout [P]]");
-        v = hdo__attention_add(net, s->at, n, o.dropout ? o.p : 0.0);
-    } else {
-        return wrong(s, it, "not a layer, or with wrong arguments (see docs/models.md)");
-    }
+    const struct word *w = find_word(it->word[0]);
+    bool tokens = s->at == 0 && net->vocab > 0, image = !net->value[s->at].seq && !tokens;
+    int layers = net->n_layers;
+    call c = {.s = s, .it = it, .name = name, .net = net, .o = {.std = -1.0}};
+    if (tokens && (w == NULL || w->add != add_embed)) return wrong(s, it, "token data must go to an embed layer first");
+    int v = w == NULL || (w->image && !image) ? MISUSED : w->add(&c);
+    if (v == MISUSED)
+        return wrong(s, it,
+                     w != NULL && w->usage != NULL ? w->usage
+                                                   : "not a layer, or with wrong arguments (see docs/models.md)");
     if (v < 0)
         return wrong(s, it, "does not fit the value before it, or its name is taken, or the network is too large");
     if (net->value[v].n == 0 || net->value[v].n > (size_t)1 << 28) return wrong(s, it, "gives no or too many numbers");
-    if (net->n_layers > layers) override_init(net, &o); /* flatten adds no layer */
+    if (net->n_layers > layers) override_init(net, &c.o);
     s->at = v;
     return HDO_OK;
 }
