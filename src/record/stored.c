@@ -90,10 +90,11 @@ static char *past_of(const hdo_config *c) {
     hdo_config *zero = p + 1;
     hdo_config_default(zero);
     *p = *c;
-    bool by_length = false; /* does a rate follow from the number of steps? */
+    bool by_length = c->mixing.average.id == HDO_AVERAGE_AUTO; /* does anything follow from the number of steps? */
     for (int k = 0; k < c->n_classes; k++) {
-        const hdo_class_config *k_ = &c->population[k];
-        by_length = by_length || k_->schedule.id == HDO_SCHEDULE_COSINE || k_->lr.id == HDO_LR_THEOREM;
+        int schedule = c->population[k].schedule.id, lr = c->population[k].lr.id;
+        by_length = by_length || schedule == HDO_SCHEDULE_COSINE || schedule == HDO_SCHEDULE_COSINE_AUTHORS ||
+                    lr == HDO_LR_THEOREM || lr == HDO_LR_AUTO;
     }
     if (!by_length) p->steps = zero->steps;
     p->threads = zero->threads;
