@@ -102,9 +102,7 @@ static char *past_of(const hdo_config *c) {
     p->eval.every = zero->eval.every;
     p->checkpoint = zero->checkpoint;
     p->stop = zero->stop;
-    bool async = p->mpi.async;
     p->mpi = zero->mpi;
-    p->mpi.async = async;
     char *text = hdo_config_dump(p, false);
     free(p);
     return text;
@@ -112,7 +110,7 @@ static char *past_of(const hdo_config *c) {
 
 bool hdo__config_same_past(const hdo_config *a, const hdo_config *b) {
     char *x = past_of(a), *y = past_of(b);
-    bool same = x != NULL && y != NULL && strcmp(x, y) == 0;
+    bool same = x != NULL && y != NULL && strcmp(x, y) == 0 && a->mpi.async == b->mpi.async;
     free(x);
     free(y);
     return same;
