@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "folder_help.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 #include "record/ckfile.h"
 #include "record/ckstate.h"
 #include "record/lock.h"
@@ -25,7 +25,7 @@
 
 static void set(hdo_config *c, const char *key, const char *value) {
     hdo_error e = {0};
-    if (hdo_config_set(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
+    if (hdo_config_set_from(c, key, value, HDO_FROM_FLAG, &e) != HDO_OK) fail_msg("%s=%s: %s", key, value, e.msg);
 }
 
 static void small(hdo_config *c) {
@@ -340,7 +340,7 @@ static void test_only_our_litter_goes(void **state) {
     stored("litter");
     for (int k = 0; k < 5; k++) put(in("litter", ours[k]), "x");
     for (int k = 0; k < 7; k++) put(in("litter", others[k]), "x");
-    assert_int_equal(hdo_run_resume(&r, in("litter", ""), &(hdo_resume){0}, NULL, &e), HDO_OK);
+    assert_int_equal(hdo_run_resume_how(&r, in("litter", ""), &(hdo_resume){0}, NULL, &e), HDO_OK);
     hdo_run_destroy(r);
     for (int k = 0; k < 5; k++)
         if (there(in("litter", ours[k]))) fail_msg("%s is left", ours[k]);
