@@ -187,6 +187,39 @@ static void test_explain_own_nodes(void **state) {
     hdo_run_destroy(r);
 }
 
+/* Where only the evaluation shows it: the worst node is named, and the lost ones of every class are counted. */
+static void test_explain_by_validation_alone(void **state) {
+    (void)state;
+    hdo_config c;
+    hdo_error e = {0};
+    hdo_run *r = NULL;
+    problem(&c, "2fo+3zo");
+    if (hdo_run_create(&r, &c, NULL, &e) != HDO_OK) fail_msg("%s", e.msg);
+    assert_int_equal(hdo_run_advance(r, 1, NULL, &e), HDO_OK);
+    hdo_fate *f = &r->record.fate;
+    double limit = hdo__record_loss_limit(&r->record);
+    static const double times[] = {2.0, 0.5, 3.0, 1.0, 2.5}; /* of the limit; the limit itself is not beyond it */
+    for (int i = 0; i < 5; i++) r->metrics.all[i].loss = times[i] * limit;
+    assert_int_equal(hdo__fate_row(&r->record, &e), HDO_OK); /* the run goes on: nobody to blame yet */
+    assert_int_equal(f->what, HDO_FATE_NONE);
+    r->progress.stop = HDO_DIVERGED;
+    assert_int_equal(hdo__fate_row(&r->record, &e), HDO_OK);
+    assert_int_equal(f->what, HDO_FATE_VALIDATION);
+    assert_true(f->node == 2 && f->loss == 3.0 * limit);
+    assert_true(f->lost[0] == 1 && f->lost[1] == 2);
+    r->progress.stop = HDO_RUNNING;
+    for (int i = 0; i < 5; i++) r->metrics.all[i].loss = 0.5 * limit;
+    assert_int_equal(hdo__fate_row(&r->record, &e), HDO_OK);
+    assert_int_equal(f->what, HDO_FATE_NONE);
+    assert_true(f->lost[0] == 0 && f->lost[1] == 0);
+    r->progress.stop = HDO_DIVERGED;
+    r->metrics.all[4].loss = (double)NAN; /* is beyond any limit */
+    r->metrics.all[1].loss = 9.0 * limit;
+    assert_int_equal(hdo__fate_row(&r->record, &e), HDO_OK);
+    assert_true(f->node == 4 && f->lost[0] == 1 && f->lost[1] == 1);
+    hdo_run_destroy(r);
+}
+
 static void test_explain_a_run_that_completed(void **state) {
     (void)state;
     hdo_config c;
@@ -216,6 +249,7 @@ int main(void) {
         cmocka_unit_test(test_explain_sees_through_averaging),
         cmocka_unit_test(test_explain_forgets_who_recovered),
         cmocka_unit_test(test_explain_own_nodes),
+        cmocka_unit_test(test_explain_by_validation_alone),
         cmocka_unit_test(test_explain_a_run_that_completed),
         cmocka_unit_test(test_explain_refuses_what_is_no_run),
     };
