@@ -72,15 +72,14 @@ static void print_text(const hdo_difference *d, const compare_options *o, const 
 static int run_compare(int argc, char **argv) {
     compare_options o = {.metric = "val/loss_mean", .at = "step"};
     char axis[64];
-    double at = -1.0, x = 0.0;
+    double x = -1.0;
     int code = cli_parse(&cmd_compare, argc, argv, &o);
     if (code >= 0) return code;
-    if (!split_axis(o.at, axis, sizeof axis, &at))
+    if (!split_axis(o.at, axis, sizeof axis, &x))
         return cli_usage_error("compare", "--at takes AXIS or AXIS=VALUE; got '%s'", o.at);
     hdo_error e = {0};
     hdo_difference d;
-    if (hdo_compare_runs(o.common.word[0], o.common.word[1], o.metric, axis, at, &d, &x, &e) != HDO_OK)
-        return cli_fail(&e);
+    if (hdo_compare_runs(o.common.word[0], o.common.word[1], o.metric, axis, &x, &d, &e) != HDO_OK) return cli_fail(&e);
     if (o.common.json) return print_json(&d, o.metric, axis, x);
     print_text(&d, &o, axis, x);
     return 0;

@@ -203,7 +203,7 @@ static void test_npy_types_and_shapes(void **state) {
     const uint8_t px[12] = {0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23}; /* (1, 2, 2, 3): pixel, then channel */
     const int64_t labels[2] = {3, 0};
     size_t nx = npy(x, "|u1", "(1, 2, 2, 3)", px, 12), ny = npy(y, "<i8", "(1,)", labels, 8);
-    assert_int_equal(hdo__npy_parse(&r, x, nx, y, ny, "x", "y", &e), HDO_OK);
+    assert_int_equal(hdo__npy_parse(&r, &(hdo_file_pair){x, nx, y, ny, "x", "y"}, &e), HDO_OK);
     assert_int_equal(r.shape[0], 3);
     for (int k = 0; k < 12; k++) assert_int_equal(r.bytes[k], k / 4 * 10 + k % 4);
     assert_int_equal(r.classes, 4);
@@ -212,33 +212,39 @@ static void test_npy_types_and_shapes(void **state) {
     const double d[4] = {1.5, -2, 3, 4};
     nx = npy(x, "<f8", "(2, 2)", d, 32);
     ny = npy(y, "<i8", "(2, 1)", labels, 16);
-    assert_int_equal(hdo__npy_parse(&r, x, nx, y, ny, "x", "y", &e), HDO_OK);
+    assert_int_equal(hdo__npy_parse(&r, &(hdo_file_pair){x, nx, y, ny, "x", "y"}, &e), HDO_OK);
     assert_true(r.reals[0] == 1.5f && r.reals[1] == -2.0f);
     hdo__table_clear(&r);
     for (size_t n = 0; n < nx; n++) {
         uint8_t *copy = malloc(n + 1);
         memcpy(copy, x, n);
-        assert_int_equal(hdo__npy_parse(&r, copy, n, y, ny, "x", "y", &e), HDO_E_DATA);
+        assert_int_equal(hdo__npy_parse(&r, &(hdo_file_pair){copy, n, y, ny, "x", "y"}, &e), HDO_E_DATA);
         free(copy);
     }
     for (size_t bit = 0; bit < 8 * nx; bit++) { /* flips: refused or consistent, never a crash */
         x[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        if (hdo__npy_parse(&r, x, nx, y, ny, "x", "y", &e) == HDO_OK) hdo__table_clear(&r);
+        if (hdo__npy_parse(&r, &(hdo_file_pair){x, nx, y, ny, "x", "y"}, &e) == HDO_OK) hdo__table_clear(&r);
         x[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     const int64_t high = 70000, low = -1;
     nx = npy(x, "<f8", "(1, 2)", d, 16);
-    assert_int_equal(hdo__npy_parse(&r, x, nx, y, npy(y, "<i8", "(1,)", &high, 8), "x", "y", &e), HDO_E_DATA);
+    assert_int_equal(hdo__npy_parse(&r, &(hdo_file_pair){x, nx, y, npy(y, "<i8", "(1,)", &high, 8), "x", "y"}, &e),
+                     HDO_E_DATA);
     assert_says(e, "70000");
-    assert_int_equal(hdo__npy_parse(&r, x, nx, y, npy(y, "<i8", "(1,)", &low, 8), "x", "y", &e), HDO_E_DATA);
-    assert_int_equal(hdo__npy_parse(&r, x, nx, y, npy(y, "<i8", "(2,)", labels, 16), "x", "y", &e), HDO_E_DATA);
+    assert_int_equal(hdo__npy_parse(&r, &(hdo_file_pair){x, nx, y, npy(y, "<i8", "(1,)", &low, 8), "x", "y"}, &e),
+                     HDO_E_DATA);
+    assert_int_equal(hdo__npy_parse(&r, &(hdo_file_pair){x, nx, y, npy(y, "<i8", "(2,)", labels, 16), "x", "y"}, &e),
+                     HDO_E_DATA);
     assert_says(e, "2 labels for 1");
-    assert_int_equal(hdo__npy_parse(&r, x, npy(x, ">f8", "(1, 2)", d, 16), y, ny, "x", "y", &e), HDO_E_DATA);
+    assert_int_equal(hdo__npy_parse(&r, &(hdo_file_pair){x, npy(x, ">f8", "(1, 2)", d, 16), y, ny, "x", "y"}, &e),
+                     HDO_E_DATA);
     assert_says(e, "big-endian");
     const double nan[2] = {(double)NAN, 0};
-    assert_int_equal(
-        hdo__npy_parse(&r, x, npy(x, "<f8", "(1, 2)", nan, 16), y, npy(y, "<i8", "(1,)", labels, 8), "x", "y", &e),
-        HDO_E_DATA);
+    assert_int_equal(hdo__npy_parse(&r,
+                                    &(hdo_file_pair){x, npy(x, "<f8", "(1, 2)", nan, 16), y,
+                                                     npy(y, "<i8", "(1,)", labels, 8), "x", "y"},
+                                    &e),
+                     HDO_E_DATA);
     assert_says(e, "finite");
 }
 

@@ -30,7 +30,9 @@ static void test_idx_reads_a_pair(void **state) {
     hdo_error e = {0};
     hdo_table r;
     assert_int_equal(
-        hdo__idx_parse_pair(&r, idx_images, sizeof idx_images, idx_labels, sizeof idx_labels, "x", "y", &e), HDO_OK);
+        hdo__idx_parse_pair(
+            &r, &(hdo_file_pair){idx_images, sizeof idx_images, idx_labels, sizeof idx_labels, "x", "y"}, &e),
+        HDO_OK);
     assert_int_equal(r.count, 2);
     assert_int_equal(r.shape[1], 2);
     assert_int_equal(r.shape[2], 3);
@@ -63,11 +65,13 @@ static void test_idx_refuses_wrong_sizes(void **state) {
     assert_says(e, "0x0d");
     hdo_table r;
     assert_int_equal(
-        hdo__idx_parse_pair(&r, idx_labels, sizeof idx_labels, idx_images, sizeof idx_images, "x", "y", &e),
+        hdo__idx_parse_pair(
+            &r, &(hdo_file_pair){idx_labels, sizeof idx_labels, idx_images, sizeof idx_images, "x", "y"}, &e),
         HDO_E_DATA);
     uint8_t three[] = {0, 0, 8, 1, 0, 0, 0, 3, 4, 1, 1};
-    assert_int_equal(hdo__idx_parse_pair(&r, idx_images, sizeof idx_images, three, sizeof three, "x", "y", &e),
-                     HDO_E_DATA);
+    assert_int_equal(
+        hdo__idx_parse_pair(&r, &(hdo_file_pair){idx_images, sizeof idx_images, three, sizeof three, "x", "y"}, &e),
+        HDO_E_DATA);
     assert_says(e, "2 images");
     assert_says(e, "3 labels");
 }

@@ -114,17 +114,17 @@ static void test_report_compare_at_equal_bytes(void **state) {
     (void)state;
     hdo_difference d;
     hdo_error e = {0};
-    double x;
+    double x = -1.0;
     fake_run("one/seed-0", 0, 11, 1.0, -0.001, "completed"); /* 1000 bytes at step 100 */
     fake_run("two/seed-1", 1, 11, 1.0, -0.001, "completed"); /* 1000 bytes at step 50 */
     assert_int_equal(
-        hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "bytes_exchanged", -1.0, &d, &x, &e),
-        HDO_OK);
+        hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "bytes_exchanged", &x, &d, &e), HDO_OK);
     assert_true(x == 1000.0 && fabs(d.a - 0.9) < 1e-12 && fabs(d.b - 0.95) < 1e-12);
-    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", 40.0, &d, &x, &e),
-                     HDO_OK);
+    x = 40.0;
+    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", &x, &d, &e), HDO_OK);
     assert_true(fabs(d.diff) < 1e-12);
-    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", 400.0, &d, &x, &e),
+    x = 400.0;
+    assert_int_equal(hdo_compare_runs(in_folder("one"), in_folder("two"), "val/loss_mean", "step", &x, &d, &e),
                      HDO_E_DATA);
 }
 

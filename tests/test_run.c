@@ -253,7 +253,7 @@ static void test_run_update_skips_zeros(void **state) {
             for (int k = 0; k < 2; k++) {
                 hdo__rng_normal(hdo__stream(2, HDO_RNG_INIT, 0, step, 0), 0, D, g);
                 if (k == 0) hdo__ranges_clear(zero, 0, D, g);
-                norm2[k] = hdo__update_apply(&u, D, k == 0 ? none : zero, 0.1, x[k], g, m[k], &w);
+                norm2[k] = hdo__update_apply(&u, 0.1, &(hdo_move){D, k == 0 ? none : zero, x[k], g, m[k]}, &w);
             }
             assert_memory_equal(x[0], x[1], D * sizeof(float));
             assert_memory_equal(m[0], m[1], D * sizeof(float));

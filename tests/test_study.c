@@ -68,11 +68,11 @@ static hdo_status diagonal(void *ctx, const double *x, double *y, hdo_error *e) 
 static void test_study_lanczos(void **state) {
     (void)state;
     size_t n = 60;
-    double low, high;
+    hdo_ritz z;
     hdo_error e = {0};
-    assert_int_equal(hdo__lanczos(diagonal, &n, n, 60, 3, &low, &high, &e), HDO_OK);
-    close_to(low, -10.0, 1e-6);
-    close_to(high, 49.0, 1e-6);
+    assert_int_equal(hdo__lanczos(diagonal, &n, n, 60, 3, &z, &e), HDO_OK);
+    close_to(z.lowest, -10.0, 1e-6);
+    close_to(z.highest, 49.0, 1e-6);
     assert_true(hdo__lanczos_error(785, 60, 1e-12) < 0.12);
     assert_true(hdo__lanczos_error(20, 20, 1e-12) < 1e-6);
 }
@@ -158,7 +158,7 @@ static void test_study_noise_matches_batches(void **state) {
         for (int t = 0; t < 700; t++, n++) { /* many passes over 30 samples */
             double v = 0.0;
             hdo__sampler_batch(s->run->problem.shards, 5, node, t, batch, idx);
-            assert_int_equal(hdo__oracle_batch(&o, node, idx, batch, t, x, g, NULL, &e), HDO_OK);
+            assert_int_equal(hdo__oracle_batch(&o, &(hdo_draw){node, idx, batch, t}, x, g, NULL, &e), HDO_OK);
             for (size_t j = 0; j < d; j++) v += (g[j] - mean[j]) * (g[j] - mean[j]);
             sum += v;
             sum2 += v * v;

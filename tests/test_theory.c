@@ -298,7 +298,8 @@ static void mean_W(hdo_gram_event event, int n, int64_t count, double *mean) {
 static double second_eigenvalue(const double *A, int n) {
     double work[32];
     hdo_theory_eig r;
-    assert_int_equal(hdo_theory_power_dense(A, (size_t)n, true, 1e-11, 100000, work, &r, NULL), HDO_OK);
+    assert_int_equal(hdo_theory_power_dense(A, (size_t)n, &(hdo_theory_search){true, 1e-11, 100000, work}, &r, NULL),
+                     HDO_OK);
     return r.value;
 }
 
@@ -341,11 +342,12 @@ static void test_power_iteration(void **unused) {
     /* Without deflation: the largest eigenvalue of diag(1..8), and an honest failure when it cannot converge. */
     memset(A, 0, sizeof A);
     for (size_t i = 0; i < 8; i++) A[i * 8 + i] = (double)(i + 1);
-    assert_int_equal(hdo_theory_power_dense(A, 8, false, 1e-11, 100000, work, &r, NULL), HDO_OK);
+    assert_int_equal(hdo_theory_power_dense(A, 8, &(hdo_theory_search){false, 1e-11, 100000, work}, &r, NULL), HDO_OK);
     KNOWN(r.value, 8);
     hdo_error e = {0};
     A[0] = -8.0;
-    assert_int_equal(hdo_theory_power_dense(A, 8, false, 1e-11, 1000, work, &r, &e), HDO_E_FAILED);
+    assert_int_equal(hdo_theory_power_dense(A, 8, &(hdo_theory_search){false, 1e-11, 1000, work}, &r, &e),
+                     HDO_E_FAILED);
     assert_non_null(strstr(e.msg, "converge"));
 }
 

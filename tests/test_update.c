@@ -150,7 +150,7 @@ static void check_move(const move *m) {
         }
         for (int k = 0; k < m->zero.n; k++) /* not looked at */
             for (size_t j = m->zero.at[k].lo; j < m->zero.at[k].hi; j++) g[j] = 1e9f;
-        double norm2 = hdo__update_apply(&u, m->d, m->zero, lr, x, g, heavy ? v : NULL, &w);
+        double norm2 = hdo__update_apply(&u, lr, &(hdo_move){m->d, m->zero, x, g, heavy ? v : NULL}, &w);
         assert_true(fabs(norm2 / want - 1.0) < 1e-9);
         for (size_t j = 0; j < m->d; j++) assert_true(fabsf(x[j] - y[j]) <= 4e-6f * (1.0f + fabsf(y[j])));
         assert_int_equal(hdo__arena_mark(w.arena), used);

@@ -72,13 +72,19 @@ static void do_triad(void *p) {
     hdo__team_run(&j->team, j->team.threads, triad_task, j);
 }
 
-static void limit_row(hdo_bench *b, const char *name, int threads, job *j, hdo_bench_fn fn, const char *unit,
-                      double amount, double *best) {
-    hdo_bench_case c = {.name = name};
+typedef struct limit {
+    const char *name;
+    hdo_bench_fn fn;
+    const char *unit;
+    double amount; /* units a call */
+} limit;
+
+static double limit_row(hdo_bench *b, const limit *l, int threads, job *j) {
+    hdo_bench_case c = {.name = l->name};
     hdo_bench_row row = hdo__bench_row(&c, threads);
-    hdo__bench_time(b, fn, j, 3, &row);
-    *best = amount / row.s.min; /* a limit is what the machine can do, not what it did on average */
-    hdo__bench_emit(b, &row, unit, amount, "", 0.0);
+    hdo__bench_time(b, l->fn, j, 3, &row);
+    hdo__bench_emit(b, &row, l->unit, l->amount, "", 0.0);
+    return l->amount / row.s.min; /* a limit is what the machine can do, not what it did on average */
 }
 
 void hdo__bench_limits(hdo_bench *b) {
@@ -92,13 +98,14 @@ void hdo__bench_limits(hdo_bench *b) {
     hdo_bench_case c = {.name = "limit"};
     j.a = numbers(&j, TRIAD_FLOATS), j.b = numbers(&j, TRIAD_FLOATS), j.c = numbers(&j, TRIAD_FLOATS);
     if (ready(b, &c, &j, 3, HDO_ALIGN)) {
-        limit_row(b, "limit/fma", 1, &j, do_fma, "GFLOP/s", 4096e-9 * HDO_FMA_FLOPS, &b->fma);
-        limit_row(b, "limit/normals", 1, &j, do_normals, "G/s", 1e-9 * L1_NORMALS, &b->normals);
+        b->fma = limit_row(b, &(limit){"limit/fma", do_fma, "GFLOP/s", 4096e-9 * HDO_FMA_FLOPS}, 1, &j);
+        b->normals = limit_row(b, &(limit){"limit/normals", do_normals, "G/s", 1e-9 * L1_NORMALS}, 1, &j);
         j.n = TRIAD_FLOATS;
         for (int threads = 1; threads <= b->threads; threads += b->threads > 1 ? b->threads - 1 : 1) {
             if (hdo__team_init(&j.team, threads, HDO_ALIGN) != HDO_OK) break;
             double bytes = 12e-9 * (double)(j.n / (size_t)threads / 16 * 16) * threads;
-            limit_row(b, "limit/triad", threads, &j, do_triad, "GB/s", bytes, threads == 1 ? &b->triad : &b->triad_all);
+            double best = limit_row(b, &(limit){"limit/triad", do_triad, "GB/s", bytes}, threads, &j);
+            *(threads == 1 ? &b->triad : &b->triad_all) = best;
             hdo__team_clear(&j.team);
         }
         if (b->threads == 1) b->triad_all = b->triad;

@@ -81,7 +81,7 @@ hdo_status hdo__lens_grad(hdo_lens *l, const int64_t *idx, int64_t n, const doub
     memset(g, 0, d * sizeof *g);
     for (int64_t first = 0; first < n; first += l->o.chunk) {
         int m = (int)(n - first < l->o.chunk ? n - first : l->o.chunk);
-        hdo_status st = hdo__oracle_batch(&l->o, -1, idx + first, m, first, x, NULL, &part, e);
+        hdo_status st = hdo__oracle_batch(&l->o, &(hdo_draw){-1, idx + first, m, first}, x, NULL, &part, e);
         if (st != HDO_OK) return st;
         double share = (double)m / (double)n;
         for (size_t j = 0; j < d; j++) g[j] += share * (double)l->o.g[j];
@@ -194,7 +194,7 @@ static hdo_status signed_batches(hdo_lens *l, int number, double *v, hdo_error *
         int64_t t = (int64_t)number * 2 * PAIRS + b;
         if (r->problem.train != NULL)
             hdo__sampler_batch(r->problem.shards, (uint64_t)r->config.seed + 1, 0, t, batch, l->part);
-        hdo_status st = hdo__oracle_batch(&l->o, 0, l->part, batch, t, l->x, NULL, NULL, e);
+        hdo_status st = hdo__oracle_batch(&l->o, &(hdo_draw){0, l->part, batch, t}, l->x, NULL, NULL, e);
         if (st != HDO_OK) return st;
         for (size_t j = 0; j < d; j++) v[j] += (b % 2 == 0 ? scale : -scale) * (double)l->o.g[j];
     }

@@ -93,25 +93,24 @@ static hdo_status walk(hdo_lens *l, hdo_path *p, int64_t batch, const int64_t *s
     return st;
 }
 
-hdo_status hdo__path_make(hdo_lens *l, const double *pace, int64_t total, int64_t warmup, double momentum,
-                          int64_t batch, hdo_path *out, hdo_error *e) {
+hdo_status hdo__path_make(hdo_lens *l, const hdo_descent *q, hdo_path *out, hdo_error *e) {
     const hdo_run *r = l->run;
     size_t d = r->problem.objective->d;
     int64_t step[HDO_LOCALS_MAX];
-    int n = points(total, warmup, step);
-    *out = (hdo_path){.total = total, .momentum = momentum, .lost = -1};
-    out->batch = r->problem.train != NULL && batch < r->problem.train->count ? (double)batch : 0.0;
-    out->pace = hdo__alloc((size_t)total * sizeof(double));
-    out->scale = hdo__alloc((size_t)(total + 1) * sizeof(double));
+    int n = points(q->total, q->warmup, step);
+    *out = (hdo_path){.total = q->total, .momentum = q->momentum, .lost = -1};
+    out->batch = r->problem.train != NULL && q->batch < r->problem.train->count ? (double)q->batch : 0.0;
+    out->pace = hdo__alloc((size_t)q->total * sizeof(double));
+    out->scale = hdo__alloc((size_t)(q->total + 1) * sizeof(double));
     out->at = hdo__alloc((size_t)n * sizeof(hdo_local));
     double *x = hdo__alloc(3 * d * sizeof *x);
     hdo_status st = HDO_OK;
     if (out->pace == NULL || out->scale == NULL || out->at == NULL || x == NULL) {
-        st = hdo__fail(e, HDO_E_MEMORY, "out of memory for a descent of %lld steps", (long long)total);
+        st = hdo__fail(e, HDO_E_MEMORY, "out of memory for a descent of %lld steps", (long long)q->total);
     } else {
-        memcpy(out->pace, pace, (size_t)total * sizeof(double));
+        memcpy(out->pace, q->pace, (size_t)q->total * sizeof(double));
         for (size_t j = 0; j < d; j++) x[j] = (double)r->population.models.X[j];
-        st = walk(l, out, batch, step, n, x, e);
+        st = walk(l, out, q->batch, step, n, x, e);
         if (st == HDO_E_FAILED && out->n > 0 && out->n < n && !isfinite(x[0])) st = HDO_OK;
     }
     if (st == HDO_OK) interpolate(out);

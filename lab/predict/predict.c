@@ -125,7 +125,8 @@ hdo_status hdo__predict_path(hdo_predictor *q, const hdo_crowd *w, const hdo_pat
         if (q->n_paths == HDO_PATHS_MAX) hdo__path_clear(&q->path[--q->n_paths]);
         int64_t batch = q->opt.batch;
         if (batch <= 0) batch = (int64_t)fmin(BATCH_MAX, fmax(BATCH_MIN, BATCH_TIMES * per_step));
-        st = hdo__path_make(&q->lens, pace, w->total, w->warmup, momentum, batch, &q->path[q->n_paths], e);
+        st = hdo__path_make(&q->lens, &(hdo_descent){pace, w->total, w->warmup, momentum, batch}, &q->path[q->n_paths],
+                            e);
         if (st == HDO_OK) *out = &q->path[q->n_paths++];
     }
     hdo__free(pace);

@@ -84,9 +84,14 @@ typedef struct hdo_path {
     int64_t lost;  /* the descent itself diverged in this step; -1: it did not */
 } hdo_path;
 
-/* pace is copied. warmup: a point to look at. */
-hdo_status hdo__path_make(hdo_lens *l, const double *pace, int64_t total, int64_t warmup, double momentum,
-                          int64_t batch, hdo_path *out, hdo_error *e);
+typedef struct hdo_descent {
+    const double *pace; /* (total), copied */
+    int64_t total;
+    int64_t warmup; /* a step to look at */
+    double momentum;
+    int64_t batch; /* samples of its gradients */
+} hdo_descent;
+hdo_status hdo__path_make(hdo_lens *l, const hdo_descent *q, hdo_path *out, hdo_error *e);
 void hdo__path_clear(hdo_path *p);
 double hdo__path_hat(const hdo_path *p, int i, int64_t t); /* weight of point i in step t: straight lines, sum 1 */
 

@@ -164,8 +164,8 @@ static hdo_status values_at(const hdo_bundle *g, const char *dir, double x, doub
     return HDO_OK;
 }
 
-hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const char *metric, const char *axis, double at,
-                            hdo_difference *out, double *x, hdo_error *e) {
+hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const char *metric, const char *axis, double *x,
+                            hdo_difference *out, hdo_error *e) {
     hdo_bundle a, b = {0};
     hdo_status st = hdo_bundle_load(&a, dir_a, axis, metric, e);
     if (st == HDO_OK) st = hdo_bundle_load(&b, dir_b, axis, metric, e);
@@ -177,7 +177,7 @@ hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const char *me
         int n = a.n_runs + b.n_runs;
         v = malloc((size_t)n * sizeof *v);
         seed = malloc((size_t)n * sizeof *seed);
-        *x = at >= 0.0 ? at : common_end(&b, common_end(&a, HUGE_VAL));
+        if (!(*x >= 0.0)) *x = common_end(&b, common_end(&a, HUGE_VAL));
         if (v == NULL || seed == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory for %d runs", n);
         if (st == HDO_OK) st = values_at(&a, dir_a, *x, v, seed, e);
         if (st == HDO_OK) st = values_at(&b, dir_b, *x, v + a.n_runs, seed + a.n_runs, e);

@@ -42,12 +42,12 @@ static hdo_status checkpoint_config(const char *path, hdo_config *c, hdo_error *
 }
 
 static bool holds_checkpoint(const char *path) {
-    hdo_st_tensor *t;
-    int n, fd;
-    if (hdo__st_open(path, &fd, &t, &n, NULL, NULL) != HDO_OK) return false;
-    bool yes = hdo__st_find(t, n, "params") != NULL && hdo__st_find(t, n, "batches") != NULL;
+    hdo_st_list l;
+    int fd;
+    if (hdo__st_open(path, &fd, &l, NULL) != HDO_OK) return false;
+    bool yes = hdo__st_find(&l, "params") != NULL && hdo__st_find(&l, "batches") != NULL;
     close(fd);
-    free(t);
+    hdo__st_clear(&l);
     return yes;
 }
 
@@ -93,7 +93,7 @@ static hdo_status load_checkpoint(const hdo_objective *f, hdo_ckfile *ck, int64_
                                   hdo_error *e) {
     hdo_state_head h;
     hdo_status st = hdo__state_read_head(ck->state, ck->path, &h, e);
-    const hdo_st_tensor *p = hdo__st_find(ck->tensor, ck->n_tensors, "params");
+    const hdo_st_tensor *p = hdo__st_find(&ck->list, "params");
     size_t len = f->d + f->n_buf;
     if (st == HDO_OK && (p == NULL || strcmp(p->dtype, "F32") != 0 || p->n_dim != 2 || p->dim[1] != (int64_t)len)) {
         st = hdo__fail(e, HDO_E_DATA, "'%s' holds models of %lld numbers, but this one has %zu", ck->path,

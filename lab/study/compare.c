@@ -230,6 +230,24 @@ static void average(hdo_comparison *c, const trial *t) {
     }
 }
 
+/* `width` at a time. */
+static hdo_status run_trials(hdo_study *s, trial *trials, int seeds, int width, hdo_error *e) {
+    hdo_team team;
+    hdo_status st = hdo__team_init(&team, width, 64);
+    if (st != HDO_OK) return hdo__fail(e, st, "out of memory for %d threads", width);
+    for (int k = 0; k < seeds && st == HDO_OK; k += 4 * width) {
+        int n = seeds - k < 4 * width ? seeds - k : 4 * width;
+        st = hdo__study_tick(&s->hooks, "seeds", k, seeds, e);
+        if (st == HDO_OK) hdo__team_run(&team, n, trial_task, trials + k);
+        for (int i = k; i < k + n && st == HDO_OK; i++) {
+            st = trials[i].st;
+            if (st != HDO_OK && e != NULL) *e = trials[i].e;
+        }
+    }
+    hdo__team_clear(&team);
+    return st;
+}
+
 hdo_status hdo_study_compare(hdo_study *s, int seeds, hdo_comparison *out, hdo_error *e) {
     memset(out, 0, sizeof *out);
     hdo_comparison *c = out;
@@ -265,24 +283,8 @@ hdo_status hdo_study_compare(hdo_study *s, int seeds, hdo_comparison *out, hdo_e
                             .threads = !cheap,
                             .out = raw + (size_t)k * cells};
     }
-    hdo_team team;
-    int width = cheap ? s->run->team.threads : 1;
-    st = hdo__team_init(&team, width, 64);
-    if (st != HDO_OK) {
-        hdo__fail(e, st, "out of memory for %d threads", width);
-        goto out;
-    }
-    for (int k = 0; k < seeds && st == HDO_OK; k += 4 * width) {
-        int n = seeds - k < 4 * width ? seeds - k : 4 * width;
-        st = hdo__study_tick(&s->hooks, "seeds", k, seeds, e);
-        if (st == HDO_OK) hdo__team_run(&team, n, trial_task, trials + k);
-        for (int i = k; i < k + n && st == HDO_OK; i++) {
-            st = trials[i].st;
-            if (st != HDO_OK && e != NULL) *e = trials[i].e;
-            c->diverged += trials[i].diverged;
-        }
-    }
-    hdo__team_clear(&team);
+    st = run_trials(s, trials, seeds, cheap ? s->run->team.threads : 1, e);
+    for (int k = 0; k < seeds; k++) c->diverged += trials[k].diverged;
     if (st != HDO_OK) goto out;
     average(c, trials);
     fill_bounds(c);

@@ -49,8 +49,7 @@ static double eigenvalue(int m, const double *alpha, const double *beta, int ind
     return 0.5 * (lo + hi);
 }
 
-hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t seed, double *lowest, double *highest,
-                        hdo_error *e) {
+hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t seed, hdo_ritz *out, hdo_error *e) {
     if (steps > STEPS_MAX) steps = STEPS_MAX;
     double alpha[STEPS_MAX], beta[STEPS_MAX], *v = hdo__alloc(3 * n * sizeof(double));
     if (v == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for eigenvalues of dimension %zu", n);
@@ -77,10 +76,7 @@ hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t
             v[i] = w[i] / beta[m];
         }
     }
-    if (st == HDO_OK) {
-        *lowest = eigenvalue(m, alpha, beta, 0);
-        *highest = eigenvalue(m, alpha, beta, m - 1);
-    }
+    if (st == HDO_OK) *out = (hdo_ritz){eigenvalue(m, alpha, beta, 0), eigenvalue(m, alpha, beta, m - 1)};
     hdo__free(v);
     return st;
 }

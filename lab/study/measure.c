@@ -75,7 +75,7 @@ static hdo_status sample_variance(hdo_exact_oracle *o, int node, const double *x
     hdo_status st = hdo__oracle_grad(o, node, x, mean, NULL, e);
     for (int64_t j = 0; j < count && st == HDO_OK; j++) {
         int64_t idx = hdo__shard_at(o->run->problem.shards, node, j);
-        st = hdo__oracle_batch(o, node, &idx, 1, j, x, NULL, NULL, e);
+        st = hdo__oracle_batch(o, &(hdo_draw){node, &idx, 1, j}, x, NULL, NULL, e);
         for (size_t q = 0; q < d; q++) {
             double v = (double)o->g[q] - mean[q];
             sum += v * v;
@@ -103,7 +103,7 @@ static hdo_status batch_variance(hdo_exact_oracle *o, int node, int batch, const
     for (int t = 0; t < BATCHES && st == HDO_OK; t++) {
         if (r->problem.train != NULL)
             hdo__sampler_batch(r->problem.shards, (uint64_t)r->config.seed + 1, node, t, size, idx);
-        st = hdo__oracle_batch(o, node, idx, size, t, x, g, NULL, e);
+        st = hdo__oracle_batch(o, &(hdo_draw){node, idx, size, t}, x, g, NULL, e);
         for (size_t j = 0; j < d; j++) {
             sum[j] += g[j];
             sum2 += g[j] * g[j];
@@ -152,7 +152,8 @@ typedef struct hessian {
 static hdo_status slope(hessian *c, double sign, const double *v, double *g, hdo_error *e) {
     size_t d = c->o->run->problem.objective->d;
     for (size_t j = 0; j < d; j++) c->y[j] = c->x[j] + sign * c->h * v[j];
-    if (c->batch > 0) return hdo__oracle_batch(c->o, c->node, c->idx, c->batch, c->number, c->y, g, NULL, e);
+    if (c->batch > 0)
+        return hdo__oracle_batch(c->o, &(hdo_draw){c->node, c->idx, c->batch, c->number}, c->y, g, NULL, e);
     return hdo__oracle_grad(c->o, c->node, c->y, g, NULL, e);
 }
 
@@ -168,7 +169,8 @@ static hdo_status hessian_mul(void *ctx, const double *v, double *Hv, hdo_error 
  * gradients (relative error 1e-6 becomes 3e-4 of |g|/|x|), small enough that the curvature does not change. */
 static hdo_status curvature(hdo_study *s, hdo_exact_oracle *o, const double *x, hdo_error *e) {
     size_t d = s->k.d;
-    double len = 0.0, low, high;
+    double len = 0.0;
+    hdo_ritz z;
     for (size_t j = 0; j < d; j++) len += x[j] * x[j];
     int most = 0;
     for (int k = 0; k < s->run->population.n_classes; k++)
@@ -181,8 +183,8 @@ static hdo_status curvature(hdo_study *s, hdo_exact_oracle *o, const double *x, 
     for (int i = -1; i < s->run->population.n_classes && st == HDO_OK;
          i++) { /* f, then the first node of every class */
         c.node = i < 0 ? -1 : s->run->population.classes[i].first;
-        st = hdo__lanczos(hessian_mul, &c, d, NET_LANCZOS, 1, &low, &high, e);
-        if (st == HDO_OK) keep_max(&s->k.L, fmax(fabs(low), fabs(high)));
+        st = hdo__lanczos(hessian_mul, &c, d, NET_LANCZOS, 1, &z, e);
+        if (st == HDO_OK) keep_max(&s->k.L, fmax(fabs(z.lowest), fabs(z.highest)));
         if (st == HDO_OK) st = hdo__study_tick(&s->hooks, "curvature", i + 1, s->run->population.n_classes, e);
     }
     for (int k = 0; k < s->run->population.n_classes && st == HDO_OK; k++) {
@@ -192,8 +194,8 @@ static hdo_status curvature(hdo_study *s, hdo_exact_oracle *o, const double *x, 
         for (int t = 0; t < BATCHES_L && st == HDO_OK; t++) {
             hdo__sampler_batch(s->run->problem.shards, (uint64_t)s->config.seed + 1, c.node, t, c.batch, c.idx);
             c.number = t;
-            st = hdo__lanczos(hessian_mul, &c, d, NET_LANCZOS, 1, &low, &high, e);
-            if (st == HDO_OK) keep_max(&s->k.L_F, fmax(fabs(low), fabs(high)));
+            st = hdo__lanczos(hessian_mul, &c, d, NET_LANCZOS, 1, &z, e);
+            if (st == HDO_OK) keep_max(&s->k.L_F, fmax(fabs(z.lowest), fabs(z.highest)));
         }
     }
     hdo__free(c.y);
@@ -240,8 +242,9 @@ static hdo_status rounding(hdo_study *s, const hdo_class *c, hdo_error *e) {
 
 /* ---- all together ---- */
 
-static hdo_status at_point(hdo_study *s, hdo_exact_oracle *o, const double *x, int nodes, bool linear, bool start,
-                           double *level, hdo_error *e) {
+/* level: the largest heterogeneity at the first point, where it is still negative. */
+static hdo_status at_point(hdo_study *s, hdo_exact_oracle *o, const double *x, int nodes, double *level, hdo_error *e) {
+    bool linear = hdo__is_softmax_regression(&s->config);
     double *g = hdo__alloc(s->k.d * sizeof(double)), most = 0.0;
     if (g == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a gradient");
     hdo_status st = hdo__oracle_grad(o, -1, x, g, NULL, e);
@@ -255,7 +258,7 @@ static hdo_status at_point(hdo_study *s, hdo_exact_oracle *o, const double *x, i
         st = class_noise(s, o, k, nodes, linear, x, e);
     }
     if (st == HDO_OK && !linear) st = curvature(s, o, x, e);
-    if (start) *level = most;
+    if (*level < 0.0) *level = most;
     if (*level > 0.0) s->k.grow = fmax(s->k.grow, most / *level);
     s->k.points++;
     hdo__free(g);
@@ -295,13 +298,13 @@ hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_e
     if (!linear && m.nodes <= 0) m.nodes = NET_NODES;
     points p = {0};
     hdo_exact_oracle o = {0};
-    double level = 0.0, f0 = 0.0;
+    double level = -1.0, f0 = 0.0;
     hdo_status st = hdo__oracle_init(&o, s->run, m.samples, e);
     if (st == HDO_OK && linear) st = hdo__linear_constants(s, e);
     if (st == HDO_OK) st = visit(s, m.probe, &p, e);
     if (st == HDO_OK && linear && s->k.ell.value > 0.0) st = at_minimum(s, &o, p.x[0], e);
-    for (int i = 0; i < p.n && st == HDO_OK; i++) st = at_point(s, &o, p.x[i], m.nodes, linear, i == 0, &level, e);
-    if (st == HDO_OK && s->x_star != NULL) st = at_point(s, &o, s->x_star, m.nodes, linear, false, &level, e);
+    for (int i = 0; i < p.n && st == HDO_OK; i++) st = at_point(s, &o, p.x[i], m.nodes, &level, e);
+    if (st == HDO_OK && s->x_star != NULL) st = at_point(s, &o, s->x_star, m.nodes, &level, e);
     if (st == HDO_OK && s->x_star == NULL) { /* cross-entropy is never negative */
         st = hdo__oracle_grad(&o, -1, p.x[0], NULL, &f0, e);
         s->k.f_star = (hdo_constant){0.0, HDO_CERTIFIED};

@@ -48,16 +48,15 @@ static void set_row(hdo_exact_oracle *o, const double *x) {
 }
 
 /* One chunk at o->row; g into o->g. */
-static hdo_status chunk_grad(hdo_exact_oracle *o, int node, const int64_t *idx, int n, int64_t number, bool noisy,
-                             double *loss, hdo_error *e) {
+static hdo_status chunk_grad(hdo_exact_oracle *o, const hdo_draw *q, bool noisy, double *loss, hdo_error *e) {
     hdo_run *r = o->run;
     const hdo_objective *f = r->problem.objective;
     hdo_work w = {&o->team.arena[0], &o->team};
     size_t mark = hdo__arena_mark(w.arena);
-    hdo_batch b = hdo__problem_samples(&r->problem, node, idx, n, w.arena);
-    b.step = number;
+    hdo_batch b = hdo__problem_samples(&r->problem, q->node, q->idx, q->n, w.arena);
+    b.step = q->number;
     if (r->problem.train != NULL) {
-        b.node = node >= 0 ? node : 0;
+        b.node = q->node >= 0 ? q->node : 0;
     } else {
         b.train = noisy;
     }
@@ -77,7 +76,7 @@ static hdo_status add_samples(hdo_exact_oracle *o, int node, double *loss, hdo_e
             idx[k] = node < 0 ? first + k : hdo__shard_at(r->problem.shards, node, first + k);
         }
         double part;
-        hdo_status st = chunk_grad(o, node, idx, n, first, false, &part, e);
+        hdo_status st = chunk_grad(o, &(hdo_draw){node, idx, n, first}, false, &part, e);
         if (st != HDO_OK) return st;
         for (size_t j = 0; j < d; j++) o->sum[j] += (double)n * (double)o->g[j];
         *loss += (double)n * part;
@@ -123,11 +122,11 @@ hdo_status hdo__oracle_grad(hdo_exact_oracle *o, int node, const double *x, doub
     return st;
 }
 
-hdo_status hdo__oracle_batch(hdo_exact_oracle *o, int node, const int64_t *idx, int n, int64_t number, const double *x,
-                             double *g, double *loss, hdo_error *e) {
+hdo_status hdo__oracle_batch(hdo_exact_oracle *o, const hdo_draw *q, const double *x, double *g, double *loss,
+                             hdo_error *e) {
     double value;
     set_row(o, x);
-    hdo_status st = chunk_grad(o, node, idx, n, number, true, &value, e);
+    hdo_status st = chunk_grad(o, q, true, &value, e);
     for (size_t j = 0; j < o->run->problem.objective->d && st == HDO_OK && g != NULL; j++) g[j] = (double)o->g[j];
     if (loss != NULL) *loss = value;
     return st;

@@ -137,33 +137,43 @@ static void search(const desk *q, hdo_fleet_plan *p) {
 
 /* ---- the trial ---- */
 
-static hdo_status simulate_one(const desk *q, const hdo_config *c, const hdo_plan_option *o, int seeds, double *mean,
-                               double *se, const hdo_study_hooks *h, int done, int total, hdo_error *e) {
+typedef struct trials {
+    const desk *q;
+    const hdo_config *c;
+    const hdo_study_hooks *hooks;
+    int seeds, done; /* of 2 seeds */
+} trials;
+
+static void population_of(hdo_config *r, const desk *q, const hdo_plan_option *o) {
+    for (int i = 0; i < r->n_classes; i++) r->population[i].count = 0;
+    r->population[q->fo].count = q->f->fo;
+    r->population[q->zo].count = o->n0;
+    r->population[q->fo].lr = (hdo_choice){HDO_NUMBER, o->eta1};
+    if (o->n0 > 0) {
+        r->population[q->zo].lr = (hdo_choice){HDO_NUMBER, o->eta0};
+        r->population[q->zo].rv = o->rv;
+        if (o->nu > 0.0) r->population[q->zo].nu = (hdo_choice){HDO_NUMBER, o->nu};
+    }
+    r->steps = (int64_t)o->T;
+    r->warmup = 0;
+    r->eval = (hdo_eval_config){.mean_model = true};
+}
+
+static hdo_status simulate_one(trials *w, const hdo_plan_option *o, double *mean, double *se, hdo_error *e) {
     hdo_config *r = hdo__alloc(sizeof *r);
     if (r == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a run");
     double sum = 0.0, sum2 = 0.0;
     hdo_status st = HDO_OK;
-    for (int k = 0; k < seeds && st == HDO_OK; k++) {
-        *r = *c;
-        for (int i = 0; i < r->n_classes; i++) r->population[i].count = 0;
-        r->population[q->fo].count = q->f->fo;
-        r->population[q->zo].count = o->n0;
-        r->population[q->fo].lr = (hdo_choice){HDO_NUMBER, o->eta1};
-        if (o->n0 > 0) {
-            r->population[q->zo].lr = (hdo_choice){HDO_NUMBER, o->eta0};
-            r->population[q->zo].rv = o->rv;
-            if (o->nu > 0.0) r->population[q->zo].nu = (hdo_choice){HDO_NUMBER, o->nu};
-        }
-        r->steps = (int64_t)o->T;
-        r->warmup = 0;
-        r->seed = c->seed + k;
-        r->eval = (hdo_eval_config){.mean_model = true};
+    *r = *w->c;
+    population_of(r, w->q, o);
+    for (int k = 0; k < w->seeds && st == HDO_OK; k++) {
         hdo_run *run = NULL;
         hdo_stop why = HDO_RUNNING;
+        r->seed = w->c->seed + k;
         st = hdo_run_create(&run, r, NULL, e);
         while (st == HDO_OK && why == HDO_RUNNING) {
             st = hdo_run_advance(run, 100, &why, e);
-            if (st == HDO_OK) st = hdo__study_tick(h, "simulation", done + k, total, e);
+            if (st == HDO_OK) st = hdo__study_tick(w->hooks, "simulation", w->done + k, 2 * w->seeds, e);
         }
         if (st == HDO_OK) {
             double v = hdo_run_last_row(run)->mu_loss;
@@ -173,7 +183,8 @@ static hdo_status simulate_one(const desk *q, const hdo_config *c, const hdo_pla
         hdo_run_destroy(run);
     }
     hdo__free(r);
-    double n = (double)seeds, var = n > 1.0 ? (sum2 - sum * sum / n) / (n - 1.0) : 0.0;
+    w->done += w->seeds;
+    double n = (double)w->seeds, var = n > 1.0 ? (sum2 - sum * sum / n) / (n - 1.0) : 0.0;
     *mean = sum / n;
     *se = var > 0.0 ? sqrt(var / n) : 0.0;
     return st;
@@ -193,8 +204,9 @@ static hdo_status simulate(const desk *q, const hdo_config *c, hdo_fleet_plan *p
     if (!isfinite(a.bound) || !isfinite(b.bound)) return HDO_OK;
     s->steps_without = a.T;
     s->steps_with = b.T;
-    hdo_status st = simulate_one(q, c, &a, s->seeds, &s->without, &s->without_se, h, 0, 2 * s->seeds, e);
-    if (st == HDO_OK) st = simulate_one(q, c, &b, s->seeds, &s->with, &s->with_se, h, s->seeds, 2 * s->seeds, e);
+    trials w = {.q = q, .c = c, .hooks = h, .seeds = s->seeds};
+    hdo_status st = simulate_one(&w, &a, &s->without, &s->without_se, e);
+    if (st == HDO_OK) st = simulate_one(&w, &b, &s->with, &s->with_se, e);
     if (st != HDO_OK) return st;
     double noise = 2.0 * sqrt(s->with_se * s->with_se + s->without_se * s->without_se), diff = s->without - s->with;
     s->done = true;
@@ -270,6 +282,20 @@ static hdo_status two_classes(hdo_config *c, desk *q, hdo_error *e) {
     return HDO_OK;
 }
 
+/* Noise and heterogeneity of both classes; the plan is as good as what it knows least. */
+static void take_noise(desk *q, const hdo_constants *k, hdo_fleet_plan *p) {
+    int cls[2] = {q->fo, q->zo};
+    p->quality = k->L.how;
+    for (int i = 0; i < 2; i++) {
+        bool at_minimum = q->convex && !k->same_hessian;
+        hdo_constant v = at_minimum ? k->varsigma_O[cls[i]] : k->varsigma_U[cls[i]];
+        q->sigma[i] = k->sigma[cls[i]].value;
+        q->varsigma[i] = v.value;
+        if (k->sigma[cls[i]].how < p->quality) p->quality = k->sigma[cls[i]].how;
+        if (v.how < p->quality) p->quality = v.how;
+    }
+}
+
 hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, const hdo_study_hooks *hooks,
                           hdo_fleet_plan *p, hdo_error *e) {
     static const hdo_study_hooks none = {0};
@@ -298,16 +324,7 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     q.est = s->run->population.classes[q.zo].estimator;
     q.pairs = strcmp(c->mixing.kind, "pairwise") == 0;
     q.convex = p->convex = s->k.convex && s->k.ell.value > 0.0;
-    int cls[2] = {q.fo, q.zo};
-    p->quality = s->k.L.how;
-    for (int i = 0; i < 2; i++) {
-        bool at_minimum = q.convex && !s->k.same_hessian;
-        hdo_constant v = at_minimum ? s->k.varsigma_O[cls[i]] : s->k.varsigma_U[cls[i]];
-        q.sigma[i] = s->k.sigma[cls[i]].value;
-        q.varsigma[i] = v.value;
-        if (s->k.sigma[cls[i]].how < p->quality) p->quality = s->k.sigma[cls[i]].how;
-        if (v.how < p->quality) p->quality = v.how;
-    }
+    take_noise(&q, &s->k, p);
     snprintf(p->estimator, sizeof p->estimator, "%s", q.est.ops->name);
     snprintf(p->mixing, sizeof p->mixing, "%s", c->mixing.kind);
     if (p->fleet.rv_max < 1) p->fleet.rv_max = 1;

@@ -105,14 +105,14 @@ hdo_status hdo__linear_constants(hdo_study *s, hdo_error *e) {
     int steps = p + 1 < STEPS ? (int)p + 1 : STEPS;
     double error = hdo__lanczos_error(p + 1, steps, FAIL / (double)n);
     for (int i = 0; i < n && st == HDO_OK; i++) {
-        double low, high;
+        hdo_ritz z;
         g.node = i;
         g.count = hdo__shard_count(r->problem.shards, i);
         st = hdo__study_tick(&s->hooks, "smoothness", i, n, e);
         if (st != HDO_OK) break;
         load(&g, most, &norm2);
-        st = hdo__lanczos(gram_mul, &g, p + 1, steps, (uint64_t)s->config.seed, &low, &high, e);
-        if (st == HDO_OK) top = fmax(top, high / (1.0 - fmin(error, 0.99)));
+        st = hdo__lanczos(gram_mul, &g, p + 1, steps, (uint64_t)s->config.seed, &z, e);
+        if (st == HDO_OK) top = fmax(top, z.highest / (1.0 - fmin(error, 0.99)));
     }
     hdo__free(g.rows);
     hdo__free(g.label);

@@ -44,9 +44,15 @@ void hdo__oracle_clear(hdo_exact_oracle *o);
 int64_t hdo__oracle_count(const hdo_exact_oracle *o, int node); /* samples of node that count */
 /* Gradient (d) of f^node, or of f for node = -1, at x (d) in double; loss may be NULL, g may be NULL. */
 hdo_status hdo__oracle_grad(hdo_exact_oracle *o, int node, const double *x, double *g, double *loss, hdo_error *e);
-/* Gradient of samples idx[0 .. n) of node's data, or of a fresh noise number for objectives without data. */
-hdo_status hdo__oracle_batch(hdo_exact_oracle *o, int node, const int64_t *idx, int n, int64_t number, const double *x,
-                             double *g, double *loss, hdo_error *e);
+/* Samples idx[0 .. n) of node's data, or a fresh noise number for objectives without data. */
+typedef struct hdo_draw {
+    int node; /* -1: all data */
+    const int64_t *idx;
+    int n;
+    int64_t number;
+} hdo_draw;
+hdo_status hdo__oracle_batch(hdo_exact_oracle *o, const hdo_draw *q, const double *x, double *g, double *loss,
+                             hdo_error *e);
 /* f^i by f^i: sum over class k of |grad f^i - ref|^2 / nodes; ref NULL: zero. */
 hdo_status hdo__oracle_spread(hdo_exact_oracle *o, int k, int nodes_max, const double *x, const double *ref,
                               double *out, hdo_error *e);
@@ -58,8 +64,10 @@ hdo_status hdo__oracle_minimise(hdo_exact_oracle *o, const hdo_study_hooks *h, d
 
 typedef hdo_status (*hdo_matvec)(void *ctx, const double *x, double *y, hdo_error *e);
 /* Extreme Ritz values of a symmetric operator after at most `steps` products from a random start. */
-hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t seed, double *lowest, double *highest,
-                        hdo_error *e);
+typedef struct hdo_ritz {
+    double lowest, highest;
+} hdo_ritz;
+hdo_status hdo__lanczos(hdo_matvec mul, void *ctx, size_t n, int steps, uint64_t seed, hdo_ritz *out, hdo_error *e);
 /* Relative error of the largest Ritz value of a positive semidefinite operator that is exceeded with probability at
  * most `fail`. Kuczynski and Wozniakowski, "Estimating the largest eigenvalue by the power and Lanczos algorithms with
  * a random start" (1992), theorem 3.2: P <= 1.648 sqrt(n) exp(-sqrt(err) (2 steps - 1)). */

@@ -133,10 +133,11 @@ static double dot(const double *x, const double *y, size_t n) {
     return s;
 }
 
-hdo_status hdo_theory_power(hdo_theory_matvec mul, const void *ctx, size_t n, bool deflate, double tol,
-                            int64_t max_iter, double *work, hdo_theory_eig *out, hdo_error *e) {
-    assert(mul != NULL && work != NULL && out != NULL && n >= 1 && tol > 0.0);
-    double *x = work, *y = work + n;
+hdo_status hdo_theory_power(hdo_theory_matvec mul, const void *ctx, size_t n, const hdo_theory_search *s,
+                            hdo_theory_eig *out, hdo_error *e) {
+    assert(mul != NULL && s->work != NULL && out != NULL && n >= 1 && s->tol > 0.0);
+    const bool deflate = s->deflate;
+    double *x = s->work, *y = s->work + n;
     /* Mixing matrices have norm 1: a product at the level of rounding means lambda = 0, perfect averaging. */
     double zero = deflate ? 1e-15 : 0.0;
     *out = (hdo_theory_eig){0};
@@ -145,7 +146,7 @@ hdo_status hdo_theory_power(hdo_theory_matvec mul, const void *ctx, size_t n, bo
     if (deflate) remove_mean(x, n);
     double scale = 1.0 / sqrt(dot(x, x, n));
     for (size_t i = 0; i < n; i++) x[i] *= scale;
-    for (int64_t it = 1; it <= max_iter; it++) {
+    for (int64_t it = 1; it <= s->max_iter; it++) {
         mul(ctx, n, x, y);
         if (deflate) remove_mean(y, n);
         double value = dot(x, y, n), res = 0.0;
@@ -155,12 +156,12 @@ hdo_status hdo_theory_power(hdo_theory_matvec mul, const void *ctx, size_t n, bo
         if (!isfinite(norm))
             return hdo__fail(e, HDO_E_FAILED, "The power iteration met a value that is not finite in round %lld.",
                              (long long)it);
-        if (norm <= zero || out->residual <= tol * fabs(value)) return HDO_OK;
+        if (norm <= zero || out->residual <= s->tol * fabs(value)) return HDO_OK;
         for (size_t i = 0; i < n; i++) x[i] = y[i] / norm;
     }
     return hdo__fail(e, HDO_E_FAILED,
                      "The power iteration did not converge in %lld rounds: eigenvalue near %.9g, residual %.3g.",
-                     (long long)max_iter, out->value, out->residual);
+                     (long long)s->max_iter, out->value, out->residual);
 }
 
 static void mul_dense(const void *ctx, size_t n, const double *x, double *y) {
@@ -168,9 +169,9 @@ static void mul_dense(const void *ctx, size_t n, const double *x, double *y) {
     for (size_t i = 0; i < n; i++) y[i] = dot(A + i * n, x, n);
 }
 
-hdo_status hdo_theory_power_dense(const double *A, size_t n, bool deflate, double tol, int64_t max_iter, double *work,
-                                  hdo_theory_eig *out, hdo_error *e) {
-    return hdo_theory_power(mul_dense, A, n, deflate, tol, max_iter, work, out, e);
+hdo_status hdo_theory_power_dense(const double *A, size_t n, const hdo_theory_search *s, hdo_theory_eig *out,
+                                  hdo_error *e) {
+    return hdo_theory_power(mul_dense, A, n, s, out, e);
 }
 
 struct gram_op {
@@ -190,5 +191,5 @@ static void mul_gram(const void *ctx, size_t n, const double *x, double *y) {
 hdo_status hdo_theory_lambda_dense(const double *W, size_t n, double tol, int64_t max_iter, double *work,
                                    hdo_theory_eig *out, hdo_error *e) {
     struct gram_op op = {W, work + 2 * n};
-    return hdo_theory_power(mul_gram, &op, n, true, tol, max_iter, work, out, e);
+    return hdo_theory_power(mul_gram, &op, n, &(hdo_theory_search){true, tol, max_iter, work}, out, e);
 }

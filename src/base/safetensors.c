@@ -19,11 +19,10 @@
 
 struct hdo_tensors {
     const unsigned char *data; /* the data section */
-    hdo_st_tensor *list;       /* owns every name */
+    hdo_st_list list;          /* owns every name */
     json_t *notes;             /* __metadata__, or NULL */
-    hdo_tensor_info *row;
-    int n;
-    char *owned; /* the file, when we read it */
+    hdo_tensor_info *row;      /* (list.n) */
+    char *owned;               /* the file, when we read it */
 };
 
 /* ---- element types ---- */
@@ -55,24 +54,22 @@ hdo_status hdo_tensors_parse(hdo_tensors **out, const void *data, size_t len, hd
     *out = NULL;
     hdo_tensors *t = calloc(1, sizeof *t);
     if (t == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory reading tensors");
-    char *notes = NULL;
-    hdo_status st = hdo__st_parse(data, len, len, "not a sound safetensors file", &t->list, &t->n, &notes, e);
+    hdo_status st = hdo__st_parse(data, len, len, "not a sound safetensors file", &t->list, e);
     if (st == HDO_OK) {
-        t->row = calloc((size_t)t->n + 1, sizeof *t->row);
+        const char *notes = t->list.metadata;
+        t->row = calloc((size_t)t->list.n + 1, sizeof *t->row);
         t->notes = notes != NULL ? json_loads(notes, 0, NULL) : NULL;
-        if (t->row == NULL || (notes != NULL && t->notes == NULL)) {
+        if (t->row == NULL || (notes != NULL && t->notes == NULL))
             st = hdo__fail(e, HDO_E_MEMORY, "out of memory reading tensors");
-        }
     }
-    free(notes);
     if (st != HDO_OK) {
         hdo_tensors_close(t);
         return st;
     }
     uint64_t start = 8 + little(data, 8);
     t->data = (const unsigned char *)data + start;
-    for (int i = 0; i < t->n; i++) {
-        const hdo_st_tensor *f = &t->list[i];
+    for (int i = 0; i < t->list.n; i++) {
+        const hdo_st_tensor *f = &t->list.t[i];
         hdo_tensor_info *r = &t->row[i];
         *r = (hdo_tensor_info){.name = f->name, .dtype = f->dtype, .n_dim = f->n_dim};
         memcpy(r->dim, f->dim, sizeof r->dim);
@@ -106,7 +103,7 @@ hdo_status hdo_tensors_open(hdo_tensors **out, const char *path, hdo_error *e) {
 void hdo_tensors_close(hdo_tensors *t) {
     if (t == NULL) return;
     json_decref(t->notes);
-    free(t->list);
+    hdo__st_clear(&t->list);
     free(t->row);
     free(t->owned);
     free(t);
@@ -115,16 +112,16 @@ void hdo_tensors_close(hdo_tensors *t) {
 /* ---- asking ---- */
 
 int hdo_tensors_count(const hdo_tensors *t) {
-    return t->n;
+    return t->list.n;
 }
 
 const hdo_tensor_info *hdo_tensors_at(const hdo_tensors *t, int i) {
-    assert(i >= 0 && i < t->n);
+    assert(i >= 0 && i < t->list.n);
     return &t->row[i];
 }
 
 int hdo_tensors_find(const hdo_tensors *t, const char *name) {
-    for (int i = 0; i < t->n; i++)
+    for (int i = 0; i < t->list.n; i++)
         if (strcmp(t->row[i].name, name) == 0) return i;
     return -1;
 }
@@ -241,9 +238,8 @@ static void put_floats(unsigned char *q, const float *x, uint64_t n) {
 
 hdo_status hdo_tensors_format(const hdo_tensor_out *rows, int n, const char *const *notes, void **data, size_t *len,
                               hdo_error *e) {
-    char *metadata = NULL, *head = NULL;
-    size_t head_len = 0;
-    uint64_t file_len = 0;
+    char *metadata = NULL;
+    hdo_st_head head = {0};
     unsigned char *p = NULL;
     hdo_st_tensor *t = calloc((size_t)n + 1, sizeof *t);
     hdo_status st = t != NULL ? HDO_OK : hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
@@ -254,17 +250,17 @@ hdo_status hdo_tensors_format(const hdo_tensor_out *rows, int n, const char *con
         if (metadata == NULL) st = HDO_E_MEMORY;
     }
     for (int i = 0; i < n && st == HDO_OK; i++) st = describe(rows, i, &t[i], e);
-    if (st == HDO_OK) st = hdo__st_plan(t, n, metadata, &head, &head_len, &file_len, e);
-    if (st == HDO_OK) p = malloc(file_len);
+    if (st == HDO_OK) st = hdo__st_plan(t, n, metadata, &head, e);
+    if (st == HDO_OK) p = malloc(head.file_len);
     if (st == HDO_OK && p == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory writing tensors");
     if (st == HDO_OK) {
-        memcpy(p, head, head_len);
+        memcpy(p, head.bytes, head.len);
         for (int i = 0; i < n; i++) put_floats(p + t[i].off, rows[i].data, t[i].bytes / 4);
         *data = p;
-        *len = file_len;
+        *len = head.file_len;
     }
     free(metadata);
-    free(head);
+    free(head.bytes);
     free(t);
     return st;
 }

@@ -39,8 +39,7 @@ static bool tensor_bytes(const hdo_st_tensor *t, uint64_t *bytes) {
     return true;
 }
 
-hdo_status hdo__st_plan(hdo_st_tensor *t, int n, const char *metadata, char **head, size_t *head_len,
-                        uint64_t *file_len, hdo_error *e) {
+hdo_status hdo__st_plan(hdo_st_tensor *t, int n, const char *metadata, hdo_st_head *out, hdo_error *e) {
     hdo_json j;
     uint64_t off = 0;
     hdo__json_init(&j, false);
@@ -76,9 +75,7 @@ hdo_status hdo__st_plan(hdo_st_tensor *t, int n, const char *metadata, char **he
     memset(p + 8 + j.len, ' ', len - j.len);
     hdo__json_clear(&j);
     for (int i = 0; i < n; i++) t[i].off += 8 + len;
-    *head = p;
-    *head_len = 8 + len;
-    *file_len = 8 + len + off;
+    *out = (hdo_st_head){p, 8 + len, 8 + len + off};
     return HDO_OK;
 }
 
@@ -132,60 +129,60 @@ static int by_offset(const void *a, const void *b) {
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-static hdo_status parse_header(json_t *root, const char *file, uint64_t start, uint64_t data_len, hdo_st_tensor **out,
-                               int *n, char **metadata, hdo_error *e) {
+void hdo__st_clear(hdo_st_list *l) {
+    free(l->t);
+    free(l->metadata);
+    *l = (hdo_st_list){0};
+}
+
+static hdo_status parse_metadata(const json_t *v, const char *file, char **out, hdo_error *e) {
+    const char *k;
+    json_t *note;
+    if (!json_is_object(v)) return hdo__fail(e, HDO_E_DATA, "%s: __metadata__ is not an object", file);
+    json_object_foreach((json_t *)(uintptr_t)v, k, note) {
+        if (!json_is_string(note))
+            return hdo__fail(e, HDO_E_DATA, "%s: __metadata__ holds something else than text", file);
+    }
+    *out = json_dumps(v, JSON_COMPACT);
+    return *out != NULL ? HDO_OK : hdo__fail(e, HDO_E_MEMORY, "%s: out of memory", file);
+}
+
+/* The tensors cover the data, which begin at start, without overlap and hole. */
+static hdo_status check_cover(hdo_st_list *l, const char *file, uint64_t start, uint64_t file_len, hdo_error *e) {
+    uint64_t at = 0, data_len = file_len - start;
+    qsort(l->t, (size_t)l->n, sizeof *l->t, by_offset);
+    for (int i = 0; i < l->n; i++) {
+        hdo_st_tensor *t = &l->t[i];
+        if (t->off != at)
+            return hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' %s", file, t->name,
+                             t->off < at ? "overlaps another one" : "leaves a hole before it");
+        at += t->bytes;
+        t->off += start;
+    }
+    if (at == data_len) return HDO_OK;
+    return hdo__fail(e, HDO_E_DATA, "%s: the header describes %llu bytes of data, but the file has %llu: it is %s",
+                     file, (unsigned long long)at, (unsigned long long)data_len,
+                     at > data_len ? "truncated" : "too long");
+}
+
+static hdo_status parse_header(json_t *root, const char *file, hdo_st_list *out, hdo_error *e) {
     size_t cap = json_object_size(root);
     if (cap > TENSORS_MAX) return hdo__fail(e, HDO_E_DATA, "%s: %zu tensors are too many", file, cap);
-    hdo_st_tensor *t = calloc(cap + 1, sizeof *t);
-    int count = 0;
-    hdo_status st = t == NULL ? hdo__fail(e, HDO_E_MEMORY, "%s: out of memory", file) : HDO_OK;
+    out->t = calloc(cap + 1, sizeof *out->t);
+    hdo_status st = out->t == NULL ? hdo__fail(e, HDO_E_MEMORY, "%s: out of memory", file) : HDO_OK;
     const char *key;
     json_t *v;
     json_object_foreach(root, key, v) {
         if (st != HDO_OK) break;
-        if (strcmp(key, "__metadata__") == 0) {
-            const char *k;
-            json_t *note;
-            if (!json_is_object(v)) st = hdo__fail(e, HDO_E_DATA, "%s: __metadata__ is not an object", file);
-            json_object_foreach(v, k, note) {
-                if (!json_is_string(note))
-                    st = hdo__fail(e, HDO_E_DATA, "%s: __metadata__ holds something else than text", file);
-            }
-            if (st == HDO_OK && metadata != NULL) *metadata = json_dumps(v, JSON_COMPACT);
-            continue;
-        }
-        st = parse_tensor(file, key, v, &t[count], e);
-        count++;
+        st = strcmp(key, "__metadata__") == 0 ? parse_metadata(v, file, &out->metadata, e)
+                                              : parse_tensor(file, key, v, &out->t[out->n++], e);
     }
-    if (st == HDO_OK) qsort(t, (size_t)count, sizeof *t, by_offset);
-    uint64_t at = 0;
-    for (int i = 0; i < count && st == HDO_OK; i++) {
-        if (t[i].off != at) {
-            st = hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' %s", file, t[i].name,
-                           t[i].off < at ? "overlaps another one" : "leaves a hole before it");
-        }
-        at += t[i].bytes;
-        t[i].off += start;
-    }
-    if (st == HDO_OK && at != data_len) {
-        st = hdo__fail(e, HDO_E_DATA, "%s: the header describes %llu bytes of data, but the file has %llu: it is %s",
-                       file, (unsigned long long)at, (unsigned long long)data_len,
-                       at > data_len ? "truncated" : "too long");
-    }
-    if (st != HDO_OK) {
-        free(t);
-        return st;
-    }
-    *out = t;
-    *n = count;
-    return HDO_OK;
+    return st;
 }
 
-hdo_status hdo__st_parse(const void *buf, size_t len, uint64_t file_len, const char *name, hdo_st_tensor **out, int *n,
-                         char **metadata, hdo_error *e) {
-    *out = NULL;
-    *n = 0;
-    if (metadata != NULL) *metadata = NULL;
+hdo_status hdo__st_parse(const void *buf, size_t len, uint64_t file_len, const char *name, hdo_st_list *out,
+                         hdo_error *e) {
+    *out = (hdo_st_list){0};
     if (len < 8) return hdo__fail(e, HDO_E_DATA, "%s: too short to be a safetensors file", name);
     uint64_t head = read_u64(buf);
     if (head > HEADER_MAX || head > len - 8 || head > file_len - 8) {
@@ -199,16 +196,14 @@ hdo_status hdo__st_parse(const void *buf, size_t len, uint64_t file_len, const c
         json_decref(root);
         return hdo__fail(e, HDO_E_DATA, "%s: the header is not a JSON object (or names a tensor twice)", name);
     }
-    hdo_status st = parse_header(root, name, 8 + head, file_len - 8 - head, out, n, metadata, e);
+    hdo_status st = parse_header(root, name, out, e);
     json_decref(root);
-    if (st != HDO_OK && metadata != NULL) {
-        free(*metadata);
-        *metadata = NULL;
-    }
+    if (st == HDO_OK) st = check_cover(out, name, 8 + head, file_len, e);
+    if (st != HDO_OK) hdo__st_clear(out);
     return st;
 }
 
-hdo_status hdo__st_open(const char *path, int *fd, hdo_st_tensor **out, int *n, char **metadata, hdo_error *e) {
+hdo_status hdo__st_open(const char *path, int *fd, hdo_st_list *out, hdo_error *e) {
     struct stat sb;
     unsigned char size[8];
     *fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -226,7 +221,7 @@ hdo_status hdo__st_open(const char *path, int *fd, hdo_st_tensor **out, int *n, 
         } else if (pread(*fd, buf, (size_t)head + 8, 0) != (ssize_t)(head + 8)) {
             st = hdo__fail(e, HDO_E_DATA, "%s: reading failed", path);
         } else {
-            st = hdo__st_parse(buf, (size_t)head + 8, (uint64_t)sb.st_size, path, out, n, metadata, e);
+            st = hdo__st_parse(buf, (size_t)head + 8, (uint64_t)sb.st_size, path, out, e);
         }
     }
     free(buf);
@@ -237,9 +232,9 @@ hdo_status hdo__st_open(const char *path, int *fd, hdo_st_tensor **out, int *n, 
     return st;
 }
 
-const hdo_st_tensor *hdo__st_find(const hdo_st_tensor *t, int n, const char *name) {
-    for (int i = 0; i < n; i++) {
-        if (strcmp(t[i].name, name) == 0) return &t[i];
+const hdo_st_tensor *hdo__st_find(const hdo_st_list *l, const char *name) {
+    for (int i = 0; i < l->n; i++) {
+        if (strcmp(l->t[i].name, name) == 0) return &l->t[i];
     }
     return NULL;
 }

@@ -26,20 +26,32 @@ typedef struct hdo_st_tensor {
 /* Bytes of one element, 0 for an unknown dtype. */
 size_t hdo__st_dtype_bytes(const char *dtype);
 
-/* Lays the tensors out one after the other (fills off and bytes) and makes the first bytes of the file: *head (free
- * it), *head_len. *file_len is the length of the whole file. metadata: JSON object of strings, or NULL. */
-hdo_status hdo__st_plan(hdo_st_tensor *t, int n, const char *metadata, char **head, size_t *head_len,
-                        uint64_t *file_len, hdo_error *e);
+/* The first bytes of a file. */
+typedef struct hdo_st_head {
+    char *bytes; /* free it */
+    size_t len;
+    uint64_t file_len; /* of the whole file */
+} hdo_st_head;
+/* Lays the tensors out one after the other (fills off and bytes) and makes the head. metadata: JSON object of strings,
+ * or NULL. */
+hdo_status hdo__st_plan(hdo_st_tensor *t, int n, const char *metadata, hdo_st_head *out, hdo_error *e);
 
-/* Parses the head of a file of file_len bytes; buf holds its first len bytes (at least the whole header). *out (free
- * it) receives *n tensors in file order, *metadata (free it, may be NULL) the __metadata__ object as JSON. name is for
+/* What a header says. */
+typedef struct hdo_st_list {
+    hdo_st_tensor *t; /* (n) in file order */
+    int n;
+    char *metadata; /* the __metadata__ object as JSON, or NULL */
+} hdo_st_list;
+HDO_LAB void hdo__st_clear(hdo_st_list *l);
+
+/* Parses the head of a file of file_len bytes; buf holds its first len bytes (at least the whole header). name is for
  * messages. */
-hdo_status hdo__st_parse(const void *buf, size_t len, uint64_t file_len, const char *name, hdo_st_tensor **out, int *n,
-                         char **metadata, hdo_error *e);
+hdo_status hdo__st_parse(const void *buf, size_t len, uint64_t file_len, const char *name, hdo_st_list *out,
+                         hdo_error *e);
 
 /* Opens a file, reads and parses its header. */
-HDO_LAB hdo_status hdo__st_open(const char *path, int *fd, hdo_st_tensor **out, int *n, char **metadata, hdo_error *e);
+HDO_LAB hdo_status hdo__st_open(const char *path, int *fd, hdo_st_list *out, hdo_error *e);
 
-HDO_LAB const hdo_st_tensor *hdo__st_find(const hdo_st_tensor *t, int n, const char *name);
+HDO_LAB const hdo_st_tensor *hdo__st_find(const hdo_st_list *l, const char *name); /* NULL: not there */
 
 #endif

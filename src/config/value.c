@@ -169,17 +169,22 @@ static const char *unit_text(const hdo_option *o, char *buf, size_t cap) {
     return buf;
 }
 
-/* The sentence for a number v, written as text, against lo and hi. NaN cannot come here: decimals have none. */
-static hdo_status check_range(const hdo_option *o, const char *key, const char *text, double v, double lo, double hi,
-                              bool lo_open, hdo_error *e) {
+typedef struct limits {
+    double lo, hi;
+    bool lo_open; /* lo itself is not allowed */
+} limits;
+
+/* The sentence for a number v, written as text, against the range. NaN cannot come here: decimals have none. */
+static hdo_status check_range(const hdo_option *o, const char *key, const char *text, double v, limits r,
+                              hdo_error *e) {
     char bound[HDO_REAL_MAX], unit[32], shown[HDO_SHOWN_MAX];
-    if (lo_open ? v <= lo : v < lo) {
-        hdo__bound_format(o, lo, bound, sizeof bound);
+    if (r.lo_open ? v <= r.lo : v < r.lo) {
+        hdo__bound_format(o, r.lo, bound, sizeof bound);
         return hdo__fail(e, HDO_E_CONFIG, "%s is %s, but must be %s %s%s", key, hdo__shown(text, shown),
-                         lo_open ? "more than" : "at least", bound, unit_text(o, unit, sizeof unit));
+                         r.lo_open ? "more than" : "at least", bound, unit_text(o, unit, sizeof unit));
     }
-    if (v > hi) {
-        hdo__bound_format(o, hi, bound, sizeof bound);
+    if (v > r.hi) {
+        hdo__bound_format(o, r.hi, bound, sizeof bound);
         return hdo__fail(e, HDO_E_CONFIG, "%s is %s, but must be at most %s%s", key, hdo__shown(text, shown), bound,
                          unit_text(o, unit, sizeof unit));
     }
@@ -215,7 +220,7 @@ static hdo_status parse_number(const hdo_option *o, const char *key, const char 
         return hdo__fail(e, HDO_E_CONFIG, "%s is '%s', but must be a %s number, %s%s", key, hdo__shown(text, shown),
                          is_int ? "whole" : "finite", range, unit_text(o, unit, sizeof unit));
     }
-    hdo_status st = check_range(o, key, text, v, o->lo, o->hi, o->lo_open, e);
+    hdo_status st = check_range(o, key, text, v, (limits){o->lo, o->hi, o->lo_open}, e);
     if (st != HDO_OK) return st;
     if (is_int)
         *(int64_t *)dst = whole;
@@ -266,7 +271,7 @@ static hdo_status parse_word_arg(const hdo_option *o, const hdo_word *w, const c
         return hdo__fail(e, HDO_E_CONFIG, "%s is '%s', but must be a %s number, as in %s(%s)", what,
                          hdo__shown(inner, shown), w->whole ? "whole" : "finite", w->name, w->whole ? "2" : "0.5");
     }
-    hdo_status st = check_range(o, what, inner, v, w->lo, w->hi, false, e);
+    hdo_status st = check_range(o, what, inner, v, (limits){w->lo, w->hi, false}, e);
     if (st == HDO_OK) *arg = v;
     return st;
 }
@@ -292,7 +297,7 @@ static hdo_status parse_choice(const hdo_option *o, const char *key, const char 
         return HDO_OK;
     }
     if (!o->number || !hdo__real_parse(text, &v)) return choice_fail(o, key, text, e);
-    hdo_status st = check_range(o, key, text, v, o->lo, o->hi, o->lo_open, e);
+    hdo_status st = check_range(o, key, text, v, (limits){o->lo, o->hi, o->lo_open}, e);
     if (st != HDO_OK) return st;
     out->id = HDO_NUMBER;
     out->arg = v;

@@ -46,9 +46,15 @@ hdo_status hdo__cifar_check(const uint8_t *buf, size_t len, int32_t *label, cons
     return HDO_OK;
 }
 
-/* Batches first .. first+n-1 of the set in dir. */
-static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, int first, int n, const char *dir,
-                            int64_t limit, hdo_dataset **out, hdo_error *e) {
+typedef struct half { /* batches first .. first+n-1 of the set in dir, at most limit samples of them (0: all) */
+    const hdo_store_set *set;
+    const char *dir;
+    int first, n;
+    int64_t limit;
+} half;
+
+static hdo_status open_half(const hdo_data_config *c, const half *h, hdo_dataset **out, hdo_error *e) {
+    const int n = h->n;
     const bool own = c->path[0] != '\0';
     float mean[3], sd[3];
     const bool scaled = hdo__cifar_scaling(c->scaling.id, mean, sd);
@@ -59,9 +65,9 @@ static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, 
     int32_t *label = malloc((size_t)n * HDO_CIFAR_BATCH * sizeof *label);
     if (label == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the labels of CIFAR-10");
     for (int k = 0; k < n && st == HDO_OK; k++) {
-        const hdo_store_file *f = &set->file[first + k];
+        const hdo_store_file *f = &h->set->file[h->first + k];
         char path[HDO_DATA_PATH_MAX];
-        snprintf(path, sizeof path, "%s/%s", dir, f->name);
+        snprintf(path, sizeof path, "%s/%s", h->dir, f->name);
         st = own ? hdo__blob_read(&s.blob[k], path, e) : hdo__blob_map(&s.blob[k], path, e);
         if (st != HDO_OK) break;
         s.n_blobs = k + 1;
@@ -80,12 +86,12 @@ static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, 
         }
     }
     int64_t all = (int64_t)n * HDO_CIFAR_BATCH;
-    s.count = limit > 0 && limit < all ? limit : all;
+    s.count = h->limit > 0 && h->limit < all ? h->limit : all;
     s.label = label;
     s.mean = scaled ? mean : NULL;
     s.sd = scaled ? sd : NULL;
-    s.augment = c->augment && first == 0;
-    s.always = c->augment_val && first != 0;
+    s.augment = c->augment && h->first == 0;
+    s.always = c->augment_val && h->first != 0;
     s.seed = (uint64_t)c->data_seed;
     if (st == HDO_OK) st = hdo__byteset_create(out, &s, e);
     if (st == HDO_OK) {
@@ -101,8 +107,8 @@ hdo_status hdo__cifar_open(const hdo_data_config *c, hdo_dataset **train, hdo_da
     const hdo_store_set *set = hdo__store_find("cifar10");
     char dir[HDO_DATA_PATH_MAX];
     hdo_status st = hdo__store_folder(set, c->path, dir, sizeof dir, e);
-    if (st == HDO_OK) st = open_half(c, set, 0, 5, dir, c->train, train, e);
-    if (st == HDO_OK) st = open_half(c, set, 5, 1, dir, c->val, val, e);
+    if (st == HDO_OK) st = open_half(c, &(half){set, dir, 0, 5, c->train}, train, e);
+    if (st == HDO_OK) st = open_half(c, &(half){set, dir, 5, 1, c->val}, val, e);
     if (st == HDO_E_DATA && c->path[0] != '\0') {
         hdo__error_prefix(e, "data.path has no CIFAR-10 binary batches ('hdo data import %s' converts PNG sheets)",
                           c->path);

@@ -85,7 +85,14 @@ static uint8_t level(float v, float lo, float hi) {
     return (uint8_t)(t < 0 ? 0 : t > 255 ? 255 : t);
 }
 
-static void draw_image(canvas *c, int x0, int y0, int zoom, const int shape[3], const float *px, float lo, float hi) {
+typedef struct look { /* how samples become pixels */
+    int zoom;
+    float lo, hi; /* black, white */
+} look;
+
+static void draw_image(canvas *c, int x0, int y0, const look *k, const int shape[3], const float *px) {
+    const int zoom = k->zoom;
+    const float lo = k->lo, hi = k->hi;
     const int plane = shape[1] * shape[2];
     for (int y = 0; y < shape[1] * zoom; y++) {
         for (int x = 0; x < shape[2] * zoom; x++) {
@@ -97,28 +104,35 @@ static void draw_image(canvas *c, int x0, int y0, int zoom, const int shape[3], 
     }
 }
 
-static hdo_status draw(canvas *c, const hdo_dataset *ds, const char *data, int cols, int n, const float *in,
-                       const int32_t *label, hdo_error *e) {
+typedef struct samples {
+    const char *data; /* name of the data set */
+    int n;
+    const float *in;      /* (n, n_in) */
+    const int32_t *label; /* (n) */
+} samples;
+
+static hdo_status draw(canvas *c, const hdo_dataset *ds, const samples *s, int cols, hdo_error *e) {
+    const int n = s->n;
     int side = ds->shape[1] > ds->shape[2] ? ds->shape[1] : ds->shape[2];
-    const int zoom = side < SIDE_MIN ? (SIDE_MIN + side - 1) / side : 1;
-    const int cell_w = ds->shape[2] * zoom + GAP, cell_h = ds->shape[1] * zoom + LINE + GAP;
+    look k = {.zoom = side < SIDE_MIN ? (SIDE_MIN + side - 1) / side : 1, .lo = 0, .hi = 1};
+    const int cell_w = ds->shape[2] * k.zoom + GAP, cell_h = ds->shape[1] * k.zoom + LINE + GAP;
     const int rows = (n + cols - 1) / cols;
     *c = (canvas){.w = cols * cell_w + GAP, .h = rows * cell_h + GAP};
     c->rgb = malloc(3 * (size_t)c->w * (size_t)c->h);
     if (c->rgb == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a picture of %dx%d", c->w, c->h);
     memset(c->rgb, GREY, 3 * (size_t)c->w * (size_t)c->h);
-    float lo = 0, hi = 1; /* bytes were scaled to [0, 1]; floats may be anything */
-    for (size_t i = 0; i < (size_t)n * (size_t)ds->n_in; i++) {
-        lo = fminf(lo, in[i]);
-        hi = fmaxf(hi, in[i]);
+    for (size_t i = 0; i < (size_t)n * (size_t)ds->n_in;
+         i++) { /* bytes were scaled to [0, 1]; floats may be anything */
+        k.lo = fminf(k.lo, s->in[i]);
+        k.hi = fmaxf(k.hi, s->in[i]);
     }
-    for (int k = 0; k < n; k++) {
-        const int x = GAP + k % cols * cell_w, y = GAP + k / cols * cell_h;
+    for (int i = 0; i < n; i++) {
+        const int x = GAP + i % cols * cell_w, y = GAP + i / cols * cell_h;
         char number[16];
-        snprintf(number, sizeof number, "%d", label[k]);
-        const char *name = hdo_data_class_name(data, label[k]);
-        draw_image(c, x, y, zoom, ds->shape, in + (size_t)k * (size_t)ds->n_in, lo, hi);
-        draw_text(c, x + (cell_w - GAP) / 2, y + ds->shape[1] * zoom + 3, cell_w, name != NULL ? name : number);
+        snprintf(number, sizeof number, "%d", s->label[i]);
+        const char *name = hdo_data_class_name(s->data, s->label[i]);
+        draw_image(c, x, y, &k, ds->shape, s->in + (size_t)i * (size_t)ds->n_in);
+        draw_text(c, x + (cell_w - GAP) / 2, y + ds->shape[1] * k.zoom + 3, cell_w, name != NULL ? name : number);
     }
     return HDO_OK;
 }
@@ -172,7 +186,7 @@ hdo_status hdo_data_sheet(const hdo_data_config *c, bool val, int rows, int cols
     }
     for (int k = 0; k < n; k++) idx[k] = k;
     ds->ops->gather(ds, idx, n, NULL, in, NULL, label);
-    st = draw(&cv, ds, c->name, cols, n, in, label, e);
+    st = draw(&cv, ds, &(samples){c->name, n, in, label}, cols, e);
     if (st == HDO_OK) st = write_png(&cv, path, e);
 out:
     free(cv.rgb);

@@ -141,8 +141,8 @@ static hdo_status read_rows(hdo_table *r, const hdo_data_config *c, const char *
     if (st == HDO_OK) st = fetch(&x, images, sha[0], e);
     if (st == HDO_OK) st = fetch(&y, labels, sha[1], e);
     if (st != HDO_OK) goto out;
-    st = (strcmp(format, "npy") == 0 ? hdo__npy_parse : hdo__idx_parse_pair)(r, x.p, x.len, y.p, y.len, images, labels,
-                                                                             e);
+    hdo_file_pair f = {x.p, x.len, y.p, y.len, images, labels};
+    st = strcmp(format, "npy") == 0 ? hdo__npy_parse(r, &f, e) : hdo__idx_parse_pair(r, &f, e);
     const char *const name[2] = {"inputs", "labels"};
     hdo__fingerprint((const char(*)[65])sha, name, 2, r->sha256);
     if (st != HDO_OK || like == NULL) goto out;

@@ -76,10 +76,16 @@ hdo_status hdo__csv_parse_label(hdo_table *r, const char *text, size_t len, cons
                                 const char *what, hdo_error *e);
 hdo_status hdo__libsvm_parse(hdo_table *r, const char *text, size_t len, const hdo_table *like, size_t max_bytes,
                              const char *what, hdo_error *e);
-hdo_status hdo__npy_parse(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels, size_t n_labels,
-                          const char *what_images, const char *what_labels, hdo_error *e);
-hdo_status hdo__idx_parse_pair(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels,
-                               size_t n_labels, const char *what_images, const char *what_labels, hdo_error *e);
+/* Two files in memory, and their names for messages. */
+typedef struct hdo_file_pair {
+    const uint8_t *images;
+    size_t n_images;
+    const uint8_t *labels;
+    size_t n_labels;
+    const char *what_images, *what_labels;
+} hdo_file_pair;
+hdo_status hdo__npy_parse(hdo_table *r, const hdo_file_pair *f, hdo_error *e);
+hdo_status hdo__idx_parse_pair(hdo_table *r, const hdo_file_pair *f, hdo_error *e);
 
 /* Real labels to class numbers (tabular.c): integers 0 .. HDO_CLASS_LABEL_MAX, or all of -1 and +1. */
 hdo_status hdo__labels_from_reals(hdo_table *r, const double *label, const hdo_table *like, const char *what,

@@ -84,14 +84,13 @@ static int32_t *widen(const uint8_t *p, size_t n, int *classes) {
     return label;
 }
 
-hdo_status hdo__idx_parse_pair(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels,
-                               size_t n_labels, const char *what_images, const char *what_labels, hdo_error *e) {
+hdo_status hdo__idx_parse_pair(hdo_table *r, const hdo_file_pair *f, hdo_error *e) {
     *r = (hdo_table){0};
     hdo_idx x, y;
     int shape[3];
-    hdo_status st = hdo__idx_parse(&x, images, n_images, what_images, e);
-    if (st == HDO_OK) st = hdo__idx_parse(&y, labels, n_labels, what_labels, e);
-    if (st == HDO_OK) st = check_pair(&x, &y, shape, what_images, what_labels, e);
+    hdo_status st = hdo__idx_parse(&x, f->images, f->n_images, f->what_images, e);
+    if (st == HDO_OK) st = hdo__idx_parse(&y, f->labels, f->n_labels, f->what_labels, e);
+    if (st == HDO_OK) st = check_pair(&x, &y, shape, f->what_images, f->what_labels, e);
     if (st != HDO_OK) return st;
     r->count = x.dim[0];
     memcpy(r->shape, shape, sizeof shape);
@@ -100,7 +99,7 @@ hdo_status hdo__idx_parse_pair(hdo_table *r, const uint8_t *images, size_t n_ima
     r->label = widen(y.data, y.bytes, &r->classes);
     if (r->bytes == NULL || r->label == NULL) {
         hdo__table_clear(r);
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the images of '%s'", what_images);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the images of '%s'", f->what_images);
     }
     memcpy(r->bytes, x.data, x.bytes);
     return HDO_OK;
@@ -125,51 +124,54 @@ static bool find_own(const char *dir, const char *name, char *path, size_t cap) 
     return false;
 }
 
-/* Opens file k of the set: mapped from the store (own == NULL), or read from the user's folder and hashed. */
-static hdo_status fetch(const hdo_store_set *set, int k, const char *dir, bool own, hdo_blob *b, char sha[65],
-                        char *path, size_t cap, hdo_error *e) {
-    const char *name = set->file[k].name;
+typedef struct half_file {
+    char path[HDO_DATA_PATH_MAX], sha[65];
+    hdo_blob b;
+} half_file;
+
+/* Opens a file of the set: mapped from the store, or (own) read from the user's folder and hashed. */
+static hdo_status fetch(const hdo_store_file *file, const char *dir, bool own, half_file *f, hdo_error *e) {
+    const char *name = file->name;
     if (!own) {
-        snprintf(path, cap, "%s/%s", dir, name);
-        memcpy(sha, set->file[k].sha256, 65);
-        return hdo__blob_map(b, path, e);
+        snprintf(f->path, sizeof f->path, "%s/%s", dir, name);
+        memcpy(f->sha, file->sha256, 65);
+        return hdo__blob_map(&f->b, f->path, e);
     }
-    if (!find_own(dir, name, path, cap)) {
+    if (!find_own(dir, name, f->path, sizeof f->path)) {
         return hdo__fail(e, HDO_E_DATA, "'%s' has neither '%s' nor '%s.gz'; 'hdo data get mnist' obtains MNIST", dir,
                          name, name);
     }
-    hdo_status st = hdo__blob_read(b, path, e);
-    if (st == HDO_OK) st = hdo__blob_gunzip(b, HDO_READ_MAX, path, e);
-    if (st == HDO_OK) hdo__sha256_bytes(b->p, b->len, sha);
+    hdo_status st = hdo__blob_read(&f->b, f->path, e);
+    if (st == HDO_OK) st = hdo__blob_gunzip(&f->b, HDO_READ_MAX, f->path, e);
+    if (st == HDO_OK) hdo__sha256_bytes(f->b.p, f->b.len, f->sha);
     return st;
 }
 
 static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, int k, const char *dir, int64_t limit,
                             hdo_dataset **out, hdo_error *e) {
-    hdo_blob x = {0}, y = {0};
+    half_file x = {0}, y = {0};
     hdo_idx ix, iy;
-    char path_x[HDO_DATA_PATH_MAX], path_y[HDO_DATA_PATH_MAX], sha[2][65];
     const bool own = c->path[0] != '\0', unit = c->scaling.id == HDO_SCALING_UNIT;
     hdo_byteset_spec s = {0};
-    hdo_status st = fetch(set, k, dir, own, &x, sha[0], path_x, sizeof path_x, e);
-    if (st == HDO_OK) st = fetch(set, k + 1, dir, own, &y, sha[1], path_y, sizeof path_y, e);
-    if (st == HDO_OK) st = hdo__idx_parse(&ix, x.p, x.len, path_x, e);
-    if (st == HDO_OK) st = hdo__idx_parse(&iy, y.p, y.len, path_y, e);
-    if (st == HDO_OK) st = check_pair(&ix, &iy, s.shape, path_x, path_y, e);
+    hdo_status st = fetch(&set->file[k], dir, own, &x, e);
+    if (st == HDO_OK) st = fetch(&set->file[k + 1], dir, own, &y, e);
+    if (st == HDO_OK) st = hdo__idx_parse(&ix, x.b.p, x.b.len, x.path, e);
+    if (st == HDO_OK) st = hdo__idx_parse(&iy, y.b.p, y.b.len, y.path, e);
+    if (st == HDO_OK) st = check_pair(&ix, &iy, s.shape, x.path, y.path, e);
     if (st != HDO_OK) goto out;
     if (s.shape[0] != 1 || s.shape[1] != 28 || s.shape[2] != 28) {
-        st = hdo__fail(e, HDO_E_DATA, "'%s' holds %dx%d images; MNIST has 28x28 (for others use data: idx)", path_x,
+        st = hdo__fail(e, HDO_E_DATA, "'%s' holds %dx%d images; MNIST has 28x28 (for others use data: idx)", x.path,
                        s.shape[1], s.shape[2]);
         goto out;
     }
     int32_t *label = widen(iy.data, iy.bytes, &s.classes);
     if (label == NULL) {
-        st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the labels of '%s'", path_y);
+        st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the labels of '%s'", y.path);
         goto out;
     }
     if (s.classes > 10) {
         free(label);
-        st = hdo__fail(e, HDO_E_DATA, "'%s' has a label %d; MNIST has 0 .. 9", path_y, s.classes - 1);
+        st = hdo__fail(e, HDO_E_DATA, "'%s' has a label %d; MNIST has 0 .. 9", y.path, s.classes - 1);
         goto out;
     }
     s.classes = 10;
@@ -180,19 +182,22 @@ static hdo_status open_half(const hdo_data_config *c, const hdo_store_set *set, 
     s.label = label;
     s.mean = unit ? NULL : mnist_mean;
     s.sd = unit ? NULL : mnist_sd;
-    s.blob[0] = x;
+    s.blob[0] = x.b;
     s.n_blobs = 1;
     st = hdo__byteset_create(out, &s, e);
     if (st != HDO_OK) {
         free(label);
         goto out;
     }
-    x = (hdo_blob){0};
+    x.b = (hdo_blob){0};
     const char *const name[2] = {set->file[k].name, set->file[k + 1].name};
+    char sha[2][65];
+    memcpy(sha[0], x.sha, 65);
+    memcpy(sha[1], y.sha, 65);
     hdo__fingerprint((const char(*)[65])sha, name, 2, (*out)->sha256);
 out:
-    hdo__blob_close(&x);
-    hdo__blob_close(&y);
+    hdo__blob_close(&x.b);
+    hdo__blob_close(&y.b);
     return st;
 }
 

@@ -198,14 +198,13 @@ static hdo_status read_inputs(hdo_table *r, const array *x, const char *what, hd
     return HDO_OK;
 }
 
-hdo_status hdo__npy_parse(hdo_table *r, const uint8_t *images, size_t n_images, const uint8_t *labels, size_t n_labels,
-                          const char *what_images, const char *what_labels, hdo_error *e) {
+hdo_status hdo__npy_parse(hdo_table *r, const hdo_file_pair *f, hdo_error *e) {
     *r = (hdo_table){0};
     array x, y;
-    hdo_status st = parse(&x, images, n_images, what_images, e);
-    if (st == HDO_OK) st = parse(&y, labels, n_labels, what_labels, e);
-    if (st == HDO_OK) st = read_inputs(r, &x, what_images, e);
-    if (st == HDO_OK) st = read_labels(r, &y, what_labels, e);
+    hdo_status st = parse(&x, f->images, f->n_images, f->what_images, e);
+    if (st == HDO_OK) st = parse(&y, f->labels, f->n_labels, f->what_labels, e);
+    if (st == HDO_OK) st = read_inputs(r, &x, f->what_images, e);
+    if (st == HDO_OK) st = read_labels(r, &y, f->what_labels, e);
     if (st != HDO_OK) hdo__table_clear(r);
     return st;
 }

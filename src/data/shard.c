@@ -76,13 +76,24 @@ static hdo_status sort_by_label(const group *g, const hdo_dataset *ds, int64_t N
     return HDO_OK;
 }
 
+typedef struct dirichlet {
+    uint64_t seed;
+    int group_no;
+    double alpha;
+    int64_t m;     /* nodes */
+    double *share; /* (m): scratch */
+} dirichlet;
+
 /* cut[i] = how many of n samples belong to nodes 0 .. i-1, for random shares. */
-static void draw_cuts(uint64_t seed, int group_no, int label, double alpha, int64_t m, int64_t n, double *share,
-                      int64_t *cut) {
+static void draw_cuts(const dirichlet *q, int label, int64_t n, int64_t *cut) {
+    const uint64_t seed = q->seed;
+    const int group_no = q->group_no;
+    const int64_t m = q->m;
+    double *share = q->share;
     hdo_stream s = hdo__stream(seed, HDO_RNG_SHARD, (uint32_t)label, (uint64_t)group_no, SUB_SHARE);
     double sum = 0;
     for (int64_t i = 0; i < m; i++) {
-        share[i] = hdo__rng_gamma(s, (uint64_t)i, alpha);
+        share[i] = hdo__rng_gamma(s, (uint64_t)i, q->alpha);
         sum += share[i];
     }
     if (!(sum > 0)) { /* every draw underflowed, as happens for alpha near 0: one node takes the label */
@@ -130,16 +141,16 @@ static hdo_status by_dirichlet(group *g, int group_no, uint64_t seed, double alp
     int64_t *sorted = malloc((size_t)N * sizeof *sorted), *begin = malloc((C + 1) * sizeof *begin);
     int64_t *cut = malloc((m + 1) * sizeof *cut), *drawn = calloc(m, sizeof *drawn);
     int64_t *want = malloc(m * sizeof *want), *have = calloc(m, sizeof *have);
-    double *share = malloc(m * sizeof *share);
+    dirichlet q = {.seed = seed, .group_no = group_no, .alpha = alpha, .m = g->m, .share = malloc(m * sizeof(double))};
     hdo_status st = HDO_E_MEMORY;
     if (sorted == NULL || begin == NULL || cut == NULL || drawn == NULL || want == NULL || have == NULL ||
-        share == NULL) {
+        q.share == NULL) {
         goto out;
     }
     st = sort_by_label(g, ds, N, sorted, begin);
     if (st != HDO_OK) goto out;
     for (size_t c = 0; c < C; c++) { /* how many each node gets */
-        draw_cuts(seed, group_no, (int)c, alpha, g->m, begin[c + 1] - begin[c], share, cut);
+        draw_cuts(&q, (int)c, begin[c + 1] - begin[c], cut);
         for (size_t i = 0; i < m; i++) drawn[i] += cut[i + 1] - cut[i];
     }
     feed_empty(drawn, g->m, want);
@@ -147,7 +158,7 @@ static hdo_status by_dirichlet(group *g, int group_no, uint64_t seed, double alp
     for (size_t i = 0; i < m; i++) g->start[i + 1] = g->start[i] + want[i];
     size_t poor = 0; /* deal: what a giver has too many of goes to the next node that drew none */
     for (size_t c = 0; c < C; c++) {
-        draw_cuts(seed, group_no, (int)c, alpha, g->m, begin[c + 1] - begin[c], share, cut);
+        draw_cuts(&q, (int)c, begin[c + 1] - begin[c], cut);
         for (size_t i = 0; i < m; i++) {
             for (int64_t k = cut[i]; k < cut[i + 1]; k++) {
                 size_t to = i;
@@ -166,7 +177,7 @@ out:
     free(drawn);
     free(want);
     free(have);
-    free(share);
+    free(q.share);
     return st;
 }
 

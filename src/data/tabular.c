@@ -117,6 +117,10 @@ static char find_separator(const char *a, const char *b) {
     return best;
 }
 
+typedef struct span { /* text [a, b) */
+    const char *a, *b;
+} span;
+
 typedef struct plan {   /* what the first line says */
     int columns, label; /* label: its column */
     bool heading;
@@ -151,8 +155,8 @@ static void list_columns(const char *a, const char *b, char sep, char *buf, size
 }
 
 /* data.label is neither empty nor "last": finds its column, or says why there is none. */
-static hdo_status choose_label(plan *p, const char *label, int named, const cursor *c, const char *a, const char *b,
-                               const char *what, hdo_error *e) {
+static hdo_status choose_label(plan *p, const char *label, int named, const span *first, char sep, const char *what,
+                               hdo_error *e) {
     long number = column_number(label);
     char list[400];
     if (number > 0 && number <= p->columns) {
@@ -167,7 +171,7 @@ static hdo_status choose_label(plan *p, const char *label, int named, const curs
         p->heading = true;
         return HDO_OK;
     }
-    list_columns(a, b, c->sep, list, sizeof list);
+    list_columns(first->a, first->b, sep, list, sizeof list);
     return hdo__fail(e, HDO_E_CONFIG,
                      p->heading ? "data.label is '%s', but the columns of '%s' are %s"
                                 : "data.label is '%s', but '%s' has no heading; its first line is %s. "
@@ -195,7 +199,8 @@ static hdo_status read_plan(const cursor *c, const char *a, const char *b, const
     if (usual >= 0) p.heading = true;
     p.label = label[0] == '\0' && usual >= 0 ? usual : p.columns - 1;
     hdo_status st = HDO_OK;
-    if (label[0] != '\0' && strcmp(label, "last") != 0) st = choose_label(&p, label, chosen, c, a, b, what, e);
+    if (label[0] != '\0' && strcmp(label, "last") != 0)
+        st = choose_label(&p, label, chosen, &(span){a, b}, c->sep, what, e);
     *out = p;
     return st;
 }
@@ -255,68 +260,80 @@ static hdo_status number_words(hdo_table *r, words *w, const hdo_table *like, co
 
 /* ---- CSV ---- */
 
-static hdo_status read_row(cursor *c, const plan *p, const char *a, const char *b, float *x, const char **la,
-                           const char **lb, const char *what, hdo_error *e) {
+typedef struct reader {
+    cursor c;
+    plan p;
+    hdo_table *r; /* its arrays are there */
+    const hdo_table *like;
+    double *real; /* labels that are numbers */
+    words w;      /* labels that are words */
+    bool numbers; /* which of them */
+    const char *what;
+    hdo_error *e;
+} reader;
+
+static hdo_status read_row(reader *s, span line, float *x, span *label) {
+    const plan *p = &s->p;
     int k = 0;
-    for (const char *s = a; s != NULL && k <= COLUMNS_MAX; k++) {
+    for (const char *at = line.a; at != NULL && k <= COLUMNS_MAX; k++) {
         const char *fa, *fb;
-        next_field(&s, b, c->sep, &fa, &fb);
+        next_field(&at, line.b, s->c.sep, &fa, &fb);
         if (k >= p->columns) continue; /* counted, for the message below */
         if (k == p->label) {
-            *la = fa;
-            *lb = fb;
+            *label = (span){fa, fb};
             continue;
         }
         double v;
         const char *q = fa;
         if (!hdo__real_scan(&q, fb, &v) || q != fb || !isfinite((float)v)) {
-            return hdo__fail(e, HDO_E_DATA, "'%s', line %lld, column %d: '%.*s' is not a finite number", what,
-                             (long long)c->line, k + 1, fb - fa < 40 ? (int)(fb - fa) : 40, fa);
+            return hdo__fail(s->e, HDO_E_DATA, "'%s', line %lld, column %d: '%.*s' is not a finite number", s->what,
+                             (long long)s->c.line, k + 1, fb - fa < 40 ? (int)(fb - fa) : 40, fa);
         }
         *x++ = (float)v;
     }
     if (k != p->columns) {
-        return hdo__fail(e, HDO_E_DATA, "'%s', line %lld has %s than the %d columns of the first line", what,
-                         (long long)c->line, k < p->columns ? "fewer" : "more", p->columns);
+        return hdo__fail(s->e, HDO_E_DATA, "'%s', line %lld has %s than the %d columns of the first line", s->what,
+                         (long long)s->c.line, k < p->columns ? "fewer" : "more", p->columns);
     }
     return HDO_OK;
 }
 
 /* The label of one line: a number into real[count], or a word, numbered by first appearance, into label[count]. */
-static hdo_status read_label(hdo_table *r, double *real, words *w, bool numbers, const char *a, const char *b,
-                             const char *what, int64_t line, hdo_error *e) {
-    const char *q = a;
-    if (numbers) {
-        if (hdo__real_scan(&q, b, &real[r->count]) && q == b) return HDO_OK;
-        return hdo__fail(e, HDO_E_DATA, "'%s', line %lld: the label '%.*s' is not a number", what, (long long)line,
-                         b - a < 40 ? (int)(b - a) : 40, a);
+static hdo_status read_label(reader *s, span t) {
+    hdo_table *r = s->r;
+    const char *q = t.a;
+    if (s->numbers) {
+        if (hdo__real_scan(&q, t.b, &s->real[r->count]) && q == t.b) return HDO_OK;
+        return hdo__fail(s->e, HDO_E_DATA, "'%s', line %lld: the label '%.*s' is not a number", s->what,
+                         (long long)s->c.line, t.b - t.a < 40 ? (int)(t.b - t.a) : 40, t.a);
     }
     char name[64];
-    copy_word(name, a, b);
-    int k = word_number(w, name);
-    if (k < 0 && (w->n == NAMES_MAX || name[0] == '\0')) {
-        return hdo__fail(e, HDO_E_DATA, "'%s', line %lld: %s", what, (long long)line,
+    copy_word(name, t.a, t.b);
+    int k = word_number(&s->w, name);
+    if (k < 0 && (s->w.n == NAMES_MAX || name[0] == '\0')) {
+        return hdo__fail(s->e, HDO_E_DATA, "'%s', line %lld: %s", s->what, (long long)s->c.line,
                          name[0] == '\0' ? "the label is missing" : "more than 256 different words as labels");
     }
-    if (k < 0) memcpy(w->name[k = w->n++], name, sizeof name);
+    if (k < 0) memcpy(s->w.name[k = s->w.n++], name, sizeof name);
     r->label[r->count] = k;
     return HDO_OK;
 }
 
-/* All lines from the cursor on into r, whose arrays are there. */
-static hdo_status read_lines(hdo_table *r, cursor *c, const plan *p, double *real, words *w, const hdo_table *like,
-                             const char *what, hdo_error *e) {
-    bool numbers = like == NULL || like->names == NULL;
-    const char *a, *b;
-    while (next_line(c, &a, &b)) {
-        const char *la = a, *lb = a;
-        hdo_status st = read_row(c, p, a, b, r->reals + (size_t)r->count * (size_t)r->n_in, &la, &lb, what, e);
-        if (r->count == 0 && like == NULL) numbers = is_real(la, lb);
-        if (st == HDO_OK) st = read_label(r, real, w, numbers, la, lb, what, c->line, e);
+/* All lines from the cursor on. */
+static hdo_status read_lines(reader *s) {
+    hdo_table *r = s->r;
+    span line;
+    s->numbers = s->like == NULL || s->like->names == NULL;
+    while (next_line(&s->c, &line.a, &line.b)) {
+        span label = {line.a, line.a};
+        hdo_status st = read_row(s, line, r->reals + (size_t)r->count * (size_t)r->n_in, &label);
+        if (r->count == 0 && s->like == NULL) s->numbers = is_real(label.a, label.b);
+        if (st == HDO_OK) st = read_label(s, label);
         if (st != HDO_OK) return st;
         r->count++;
     }
-    return numbers ? hdo__labels_from_reals(r, real, like, what, e) : number_words(r, w, like, what, e);
+    return s->numbers ? hdo__labels_from_reals(r, s->real, s->like, s->what, s->e)
+                      : number_words(r, &s->w, s->like, s->what, s->e);
 }
 
 static hdo_status parse(hdo_table *r, cursor c, const hdo_table *like, const char *label, size_t max_bytes,
@@ -345,16 +362,17 @@ static hdo_status parse(hdo_table *r, cursor c, const hdo_table *like, const cha
     r->shape[2] = r->n_in;
     r->reals = malloc(lines * width * sizeof(float));
     r->label = malloc(lines * sizeof *r->label);
-    double *real = malloc(lines * sizeof *real);
-    words w = {malloc(NAMES_MAX * sizeof *w.name), 0};
-    cursor from = p.heading ? c : (cursor){.p = start.p, .end = start.end, .sep = c.sep};
-    if (r->reals == NULL || r->label == NULL || real == NULL || w.name == NULL) {
+    reader q = {.c = c, .p = p, .r = r, .like = like, .what = what, .e = e};
+    if (!p.heading) q.c = (cursor){.p = start.p, .end = start.end, .sep = c.sep};
+    q.real = malloc(lines * sizeof *q.real);
+    q.w.name = malloc(NAMES_MAX * sizeof *q.w.name);
+    if (r->reals == NULL || r->label == NULL || q.real == NULL || q.w.name == NULL) {
         st = hdo__fail(e, HDO_E_MEMORY, "out of memory for '%s'", what);
     } else {
-        st = read_lines(r, &from, &p, real, &w, like, what, e);
+        st = read_lines(&q);
     }
-    free(real);
-    free(w.name);
+    free(q.real);
+    free(q.w.name);
     if (st != HDO_OK) hdo__table_clear(r);
     return st;
 }

@@ -51,7 +51,7 @@ void hdo__node_move(hdo_population *p, int node, float *g, hdo_work *w) {
     float *x = hdo__population_model(p, node);
     float *momentum = u->momentum > 0.0 ? p->momentum + (size_t)i * p->models.ld : NULL;
     if (p->result[node].status != HDO_OK) return;
-    p->result[node].g2 = hdo__update_apply(u, f->d, f->idle, p->lr[k], x, g, momentum, w);
+    p->result[node].g2 = hdo__update_apply(u, p->lr[k], &(hdo_move){f->d, f->idle, x, g, momentum}, w);
     if (f->n_buf > 0) memcpy(x + f->d, g + f->d, f->n_buf * sizeof(float));
 }
 

@@ -183,9 +183,7 @@ typedef struct draft { /* a checkpoint that is being written */
     piece p[TENSORS_MAX];
     hdo_st_tensor t[TENSORS_MAX];
     int n;
-    char *head; /* rank 0 */
-    size_t head_len;
-    uint64_t file_len;
+    hdo_st_head head; /* rank 0 */
     char path[PATH_CAP], tmp[PATH_CAP + 32];
 } draft;
 
@@ -207,9 +205,8 @@ static hdo_status begin(hdo_record *r, draft *w, hdo_error *e) {
     if (st == HDO_OK && r->trace.fd >= 0) st = hdo__linelog_mark(&r->trace, -1, &h.mark[HDO_MARK_TRACE], e);
     if (st != HDO_OK) return st;
     char *state = hdo__state_text(r, &h), *config = hdo_config_dump(r->config, false);
-    st = state != NULL && config != NULL
-             ? hdo__ckfile_plan(w->t, w->n, state, config, &w->head, &w->head_len, &w->file_len, e)
-             : hdo__fail(e, HDO_E_MEMORY, "out of memory for a checkpoint");
+    st = state != NULL && config != NULL ? hdo__ckfile_plan(w->t, w->n, state, config, &w->head, e)
+                                         : hdo__fail(e, HDO_E_MEMORY, "out of memory for a checkpoint");
     free(state);
     free(config);
     return st;
@@ -219,7 +216,7 @@ static void tell_length(void *ctx, void *v, size_t first, size_t count) {
     const draft *w = ctx;
     (void)first;
     (void)count;
-    if (w->head != NULL) *(uint64_t *)v = w->head_len;
+    if (w->head.bytes != NULL) *(uint64_t *)v = w->head.len;
 }
 
 /* All ranks: where the rows go, which follows from the length of rank 0's head. */
@@ -227,12 +224,11 @@ static hdo_status share_places(hdo_record *r, draft *w, hdo_error *e) {
     uint64_t len = 0;
     hdo_status st = r->transport->ops->relay(r->transport, &len, sizeof len, 1, tell_length, w, e);
     if (st != HDO_OK || r->transport->rank == 0) return st;
-    char *own;
-    size_t own_len;
-    st = hdo__st_plan(w->t, w->n, NULL, &own, &own_len, &w->file_len, e);
+    hdo_st_head own;
+    st = hdo__st_plan(w->t, w->n, NULL, &own, e);
     if (st != HDO_OK) return st;
-    free(own);
-    for (int k = 0; k < w->n; k++) w->t[k].off += len - own_len;
+    free(own.bytes);
+    for (int k = 0; k < w->n; k++) w->t[k].off += len - own.len;
     return HDO_OK;
 }
 
@@ -260,7 +256,8 @@ static hdo_status write_file(hdo_record *r, draft *w, hdo_error *e) {
     snprintf(w->tmp, sizeof w->tmp, "%s.tmp.%lld", w->path, (long long)r->writer);
     int fd = root ? hdo__file_create(w->tmp) : -1;
     hdo_status st = HDO_OK;
-    if (root && (fd < 0 || ftruncate(fd, (off_t)w->file_len) != 0 || !hdo__write_at(fd, w->head, w->head_len, 0)))
+    if (root &&
+        (fd < 0 || ftruncate(fd, (off_t)w->head.file_len) != 0 || !hdo__write_at(fd, w->head.bytes, w->head.len, 0)))
         st = failed(w, errno, e);
     st = hdo__transport_settle(r->transport, st, e);
     if (st == HDO_OK) {
@@ -284,12 +281,12 @@ hdo_status hdo__record_save(hdo_record *r, hdo_error *e) {
     hdo_status st = hdo__transport_settle(r->transport, root ? begin(r, &w, e) : HDO_OK, e);
     if (st == HDO_OK) st = hdo__transport_settle(r->transport, share_places(r, &w, e), e);
     if (st == HDO_OK) st = hash_rows(r, w.p, w.n, digest, e);
-    if (st == HDO_OK && root) hdo__ckfile_seal(w.head, w.head_len, digest);
+    if (st == HDO_OK && root) hdo__ckfile_seal(w.head.bytes, w.head.len, digest);
     if (st == HDO_OK) {
         st = write_file(r, &w, e);
         if (!r->transport->broken) st = hdo__transport_settle(r->transport, st, e);
     }
-    free(w.head);
+    free(w.head.bytes);
     if (st == HDO_OK && root) prune(r->dir, (int)r->config->checkpoint.keep);
     r->saved_step = st == HDO_OK ? r->progress->step : r->saved_step;
     r->saved_s = hdo__now_s();
@@ -302,10 +299,10 @@ hdo_status hdo__record_save(hdo_record *r, hdo_error *e) {
 static hdo_status read_rows(hdo_record *r, const hdo_ckfile *f, const piece *p, int n, hdo_error *e) {
     hdo_st_tensor expected[TENSORS_MAX];
     describe(r, p, n, expected);
-    if (f->n_tensors != n)
-        return hdo__fail(e, HDO_E_DATA, "'%s' holds %d tensors, but this run has %d", f->path, f->n_tensors, n);
+    if (f->list.n != n)
+        return hdo__fail(e, HDO_E_DATA, "'%s' holds %d tensors, but this run has %d", f->path, f->list.n, n);
     for (int k = 0; k < n; k++) {
-        const hdo_st_tensor *t = hdo__st_find(f->tensor, f->n_tensors, p[k].name);
+        const hdo_st_tensor *t = hdo__st_find(&f->list, p[k].name);
         if (t == NULL || strcmp(t->dtype, expected[k].dtype) != 0 || t->n_dim != expected[k].n_dim ||
             memcmp(t->dim, expected[k].dim, (size_t)t->n_dim * sizeof t->dim[0]) != 0) {
             return hdo__fail(e, HDO_E_DATA, "%s: tensor '%s' is missing or of another shape than this run's", f->path,

@@ -92,8 +92,8 @@ static void seal_of(const hdo_sha256 *head, const unsigned char rows[32], char h
     hdo__sha256_hex(digest, hex);
 }
 
-hdo_status hdo__ckfile_plan(hdo_st_tensor *t, int n, const char *state, const char *config, char **head,
-                            size_t *head_len, uint64_t *file_len, hdo_error *e) {
+hdo_status hdo__ckfile_plan(hdo_st_tensor *t, int n, const char *state, const char *config, hdo_st_head *out,
+                            hdo_error *e) {
     char zeros[DIGITS + 1], version[16];
     memset(zeros, '0', DIGITS);
     zeros[DIGITS] = '\0';
@@ -107,8 +107,8 @@ hdo_status hdo__ckfile_plan(hdo_st_tensor *t, int n, const char *state, const ch
     hdo__json_text(&j, "state", state);
     hdo__json_text(&j, "config", config);
     hdo__json_end(&j, '}');
-    hdo_status st = j.failed ? hdo__fail(e, HDO_E_MEMORY, "out of memory for a checkpoint")
-                             : hdo__st_plan(t, n, j.text, head, head_len, file_len, e);
+    hdo_status st =
+        j.failed ? hdo__fail(e, HDO_E_MEMORY, "out of memory for a checkpoint") : hdo__st_plan(t, n, j.text, out, e);
     hdo__json_clear(&j);
     return st;
 }
@@ -176,7 +176,7 @@ static hdo_status take_metadata(hdo_ckfile *f, const char *metadata, hdo_error *
 }
 
 hdo_status hdo__ckfile_open(hdo_ckfile *f, const char *path, hdo_error *e) {
-    char *head, *metadata = NULL;
+    char *head;
     size_t len = 0;
     uint64_t file_len = 0;
     *f = (hdo_ckfile){.fd = -1};
@@ -186,27 +186,25 @@ hdo_status hdo__ckfile_open(hdo_ckfile *f, const char *path, hdo_error *e) {
     if (f->fd < 0) return hdo__fail(e, HDO_E_DATA, "cannot read '%s': %s", path, strerror(errno));
     hdo_status st = read_head(f->fd, path, &head, &len, &file_len, e);
     if (st == HDO_OK) {
-        st = hdo__st_parse(head, len, file_len, path, &f->tensor, &f->n_tensors, &metadata, e);
+        st = hdo__st_parse(head, len, file_len, path, &f->list, e);
         if (st == HDO_E_DATA) hdo__error_prefix(e, "the checkpoint is damaged");
-        if (st == HDO_OK) st = take_metadata(f, metadata, e);
+        if (st == HDO_OK) st = take_metadata(f, f->list.metadata, e);
         char *digits = digits_of(head, len);
         if (digits != NULL) memset(digits, '0', DIGITS);
         hdo__sha256_init(&f->head);
         hdo__sha256_update(&f->head, head, len);
     }
     free(head);
-    free(metadata);
     if (st != HDO_OK) hdo__ckfile_close(f);
     return st;
 }
 
 void hdo__ckfile_close(hdo_ckfile *f) {
     if (f->fd >= 0) close(f->fd);
-    free(f->tensor);
+    hdo__st_clear(&f->list);
     free(f->state);
     free(f->config);
     f->fd = -1;
-    f->tensor = NULL;
     f->state = f->config = NULL;
 }
 
@@ -242,8 +240,8 @@ hdo_status hdo__ckfile_verify(const hdo_ckfile *f, hdo_error *e) {
     if (block == NULL) return hdo__fail(e, HDO_E_MEMORY, "%s: out of memory", f->path);
     bool ok = true;
     hdo__sha256_init(&all);
-    for (int k = 0; k < f->n_tensors; k++) { /* a tensor (n, len) has a row for every node, one of (len) is one row */
-        const hdo_st_tensor *t = &f->tensor[k];
+    for (int k = 0; k < f->list.n; k++) { /* a tensor (n, len) has a row for every node, one of (len) is one row */
+        const hdo_st_tensor *t = &f->list.t[k];
         int64_t rows = t->n_dim == 2 ? t->dim[0] : 1;
         for (int64_t i = 0; i < rows && ok; i++) {
             uint64_t bytes = t->bytes / (uint64_t)rows;

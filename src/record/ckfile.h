@@ -22,10 +22,9 @@ enum { HDO_CKFILE_VERSION = 3, HDO_CKFILE_PATH_MAX = HDO_PATH_MAX + 96 };
 
 typedef struct hdo_ckfile { /* an open checkpoint */
     int fd;
-    int n_tensors;
-    hdo_st_tensor *tensor; /* in the order of the file */
-    char *state;           /* JSON (ckstate.h) */
-    char *config;          /* YAML: the whole configuration of the run */
+    hdo_st_list list; /* its tensors */
+    char *state;      /* JSON (ckstate.h) */
+    char *config;     /* YAML: the whole configuration of the run */
     char sha256[65];
     hdo_sha256 head; /* over the head */
     char path[HDO_CKFILE_PATH_MAX];
@@ -40,8 +39,8 @@ hdo_status hdo__ckfile_check(const hdo_ckfile *f, const unsigned char rows[32], 
 hdo_status hdo__ckfile_verify(const hdo_ckfile *f, hdo_error *e);
 
 /* Plans the head of a new file: as hdo__st_plan. The digits of the hash are zeros until it is sealed. */
-hdo_status hdo__ckfile_plan(hdo_st_tensor *t, int n, const char *state, const char *config, char **head,
-                            size_t *head_len, uint64_t *file_len, hdo_error *e);
+hdo_status hdo__ckfile_plan(hdo_st_tensor *t, int n, const char *state, const char *config, hdo_st_head *out,
+                            hdo_error *e);
 void hdo__ckfile_seal(char *head, size_t head_len, const unsigned char rows[32]);
 
 /* All bytes, whatever signals do; false on failure or at the end of the file. */

@@ -123,15 +123,17 @@ static void update_task(void *ctx, int task, hdo_work *w) {
     j->norm2[task] = norm2;
 }
 
-double hdo__update_apply(const hdo_update *u, size_t d, hdo_ranges zero, double lr, float *x, float *G, float *mom,
-                         hdo_work *w) {
-    size_t mark = hdo__arena_mark(w->arena), pieces = piece_count(d);
+double hdo__update_apply(const hdo_update *u, double lr, const hdo_move *m, hdo_work *w) {
+    size_t mark = hdo__arena_mark(w->arena), pieces = piece_count(m->d);
     double gain = u->momentum_kind == HDO_MOMENTUM_EMA ? 1.0 - u->momentum : 1.0, norm2 = 0.0;
+    update_job j = {.u = u, .d = m->d, .zero = m->zero, .lr = (float)lr, .gain = (float)gain};
+    j.x = m->x;
+    j.G = m->G;
+    j.mom = m->momentum;
     if (u->weight_decay > 0.0) {
-        hdo__ranges_clear(zero, 0, d, G);
-        zero.n = 0;
+        hdo__ranges_clear(m->zero, 0, m->d, m->G);
+        j.zero.n = 0;
     }
-    update_job j = {.u = u, .d = d, .zero = zero, .lr = (float)lr, .gain = (float)gain, .x = x, .G = G, .mom = mom};
     if (pieces == 1) { /* very many small models: no more than the walk itself */
         j.norm2 = &norm2;
         update_task(&j, 0, w);

@@ -39,8 +39,13 @@ typedef struct hdo_update {
 /* x <- x - lr g. G (d) is the estimate and may be overwritten; mom (d) is the node's momentum, NULL without. In the
  * ranges `zero` the estimate is zero in every step and G not looked at: momentum stays zero and x where it is, so they
  * are skipped, but for weight decay. Returns |G|^2, so that G is read once. */
-double hdo__update_apply(const hdo_update *u, size_t d, hdo_ranges zero, double lr, float *x, float *G, float *mom,
-                         hdo_work *w);
+typedef struct hdo_move {
+    size_t d;
+    hdo_ranges zero; /* where G is known to be 0 */
+    float *x, *G;    /* (d) */
+    float *momentum; /* (d), or NULL */
+} hdo_move;
+double hdo__update_apply(const hdo_update *u, double lr, const hdo_move *m, hdo_work *w);
 size_t hdo__update_work_bytes(size_t d); /* of w's arena */
 
 #endif

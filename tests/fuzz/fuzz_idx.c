@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     hdo__blob_close(&b);
     const size_t cut = 1 + (size_t)data[0] % size;
     hdo_table r;
-    hdo_status st = hdo__idx_parse_pair(&r, data + 1, cut - 1, data + cut, size - cut, "images", "labels", &e);
+    hdo_status st =
+        hdo__idx_parse_pair(&r, &(hdo_file_pair){data + 1, cut - 1, data + cut, size - cut, "images", "labels"}, &e);
     require_sentence(st, &e);
     if (st == HDO_OK) check_rows(&r);
     hdo__table_clear(&r);

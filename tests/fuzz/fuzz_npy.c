@@ -8,7 +8,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
     const size_t rest = size - 2, cut = ((size_t)data[0] | (size_t)data[1] << 8) % (rest + 1);
     hdo_table r;
-    hdo_status st = hdo__npy_parse(&r, data + 2, cut, data + 2 + cut, rest - cut, "inputs", "labels", &e);
+    hdo_status st =
+        hdo__npy_parse(&r, &(hdo_file_pair){data + 2, cut, data + 2 + cut, rest - cut, "inputs", "labels"}, &e);
     require_sentence(st, &e);
     if (st == HDO_OK) check_rows(&r);
     hdo__table_clear(&r);

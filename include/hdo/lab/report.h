@@ -122,10 +122,10 @@ HDO_API hdo_difference hdo_compare_values(const double *a, const int64_t *seed_a
                                           const int64_t *seed_b, int n_b);
 HDO_API double hdo_student_quantile(double p, double dof); /* p in (0.5, 1) */
 
-/* The groups in two folders at equal x. at < 0: the largest x that every run of both groups has. *x receives the x
- * used. An axis that is constant in a run is refused (HDO_E_CONFIG). */
+/* The groups in two folders at equal *x. *x < 0: the largest x that every run of both groups has, which *x receives. An
+ * axis that is constant in a run is refused (HDO_E_CONFIG). */
 HDO_API hdo_status hdo_compare_runs(const char *dir_a, const char *dir_b, const char *metric, const char *axis,
-                                    double at, hdo_difference *out, double *x, hdo_error *e);
+                                    double *x, hdo_difference *out, hdo_error *e);
 
 /* ---- pages ---- */
 

@@ -141,10 +141,16 @@ typedef struct hdo_theory_eig {
     int64_t iterations;
 } hdo_theory_eig;
 
-HDO_API hdo_status hdo_theory_power(hdo_theory_matvec mul, const void *ctx, size_t n, bool deflate, double tol,
-                                    int64_t max_iter, double *work, hdo_theory_eig *out, hdo_error *e);
-HDO_API hdo_status hdo_theory_power_dense(const double *A /* (n,n) */, size_t n, bool deflate, double tol,
-                                          int64_t max_iter, double *work, hdo_theory_eig *out, hdo_error *e);
+typedef struct hdo_theory_search {
+    bool deflate; /* orthogonal to the ones */
+    double tol;   /* relative residual to stop at */
+    int64_t max_iter;
+    double *work;
+} hdo_theory_search;
+HDO_API hdo_status hdo_theory_power(hdo_theory_matvec mul, const void *ctx, size_t n, const hdo_theory_search *s,
+                                    hdo_theory_eig *out, hdo_error *e);
+HDO_API hdo_status hdo_theory_power_dense(const double *A /* (n,n) */, size_t n, const hdo_theory_search *s,
+                                          hdo_theory_eig *out, hdo_error *e);
 /* Contraction of a fixed doubly stochastic W, symmetric or not: second eigenvalue of W'W. */
 HDO_API hdo_status hdo_theory_lambda_dense(const double *W /* (n,n) */, size_t n, double tol, int64_t max_iter,
                                            double *work, hdo_theory_eig *out, hdo_error *e);

@@ -73,9 +73,15 @@ hdo_status mpi_agree(hdo_transport *base, hdo_status st, unsigned *say, void *pe
     return failed < 0 ? HDO_OK : fetch_sentence(t, failed, st, e);
 }
 
+typedef struct chain { /* n things of `each` bytes go along it */
+    char *v;
+    size_t each, n;
+} chain;
+
 /* One way along the chain: pieces come from `prev`, go to `next` (-1: nobody). */
-static hdo_status pass_on(mpi_tp *t, char *v, size_t each, size_t n, int prev, int next, hdo_relay_fn fn, void *ctx,
-                          hdo_error *e) {
+static hdo_status pass_on(mpi_tp *t, const chain *q, int prev, int next, hdo_relay_fn fn, void *ctx, hdo_error *e) {
+    char *v = q->v;
+    const size_t each = q->each, n = q->n;
     MPI_Request in[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL}, out[RELAY_WINDOW];
     size_t per = t->setup.chunk / each > 0 ? t->setup.chunk / each : 1, pieces = (n + per - 1) / per;
     hdo_status st = HDO_OK;
@@ -103,6 +109,7 @@ hdo_status mpi_relay(hdo_transport *base, void *v, size_t each, size_t n, hdo_re
     while (base->order[place] != base->rank) place++;
     int before = place > 0 ? base->order[place - 1] : -1;
     int after = place + 1 < base->ranks ? base->order[place + 1] : -1;
-    hdo_status st = pass_on(t, v, each, n, before, after, fn, ctx, e);
-    return st == HDO_OK ? pass_on(t, v, each, n, after, before, NULL, NULL, e) : st;
+    chain q = {v, each, n};
+    hdo_status st = pass_on(t, &q, before, after, fn, ctx, e);
+    return st == HDO_OK ? pass_on(t, &q, after, before, NULL, NULL, e) : st;
 }
