@@ -69,7 +69,7 @@ static void test_spread_covers_every_node_once(void **state) {
             hdo_error e = {0};
             population(&c, fo, 11 - fo, "fd", "");
             fake_init(&f, ranks);
-            assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+            assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
             check_cover(&f, 11);
         }
     }
@@ -82,12 +82,12 @@ static void test_spread_balances_cost(void **state) {
     (void)state;
     population(&c, 100, 10, "fd", ""); /* a zo node costs (65 x 4 + 4 x 64) / (3 x 4) = 43 fo nodes */
     fake_init(&f, 2);
-    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
     check_cover(&f, 110);
     assert_in_range(f.held[0], 102, 106); /* all cheap nodes and about four dear ones */
     population(&c, 6, 6, "forward-law", "");
     fake_init(&f, 3);
-    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
     check_cover(&f, 12);
 }
 
@@ -104,7 +104,7 @@ static void test_roles_are_kept(void **state) {
         hdo_error e = {0};
         population(&c, 5, 9, "fd", good[k].roles);
         fake_init(&f, good[k].ranks);
-        assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+        assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
         check_cover(&f, 14);
         char text[64];
         snprintf(text, sizeof text, "%s,", good[k].roles);
@@ -135,14 +135,14 @@ static void test_roles_that_cannot_be_kept_are_refused(void **state) {
         hdo_error e = {0};
         population(&c, 4, 4, bad[k].estimator, bad[k].roles);
         fake_init(&f, 3);
-        assert_int_not_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+        assert_int_not_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
         if (strstr(e.msg, bad[k].word) == NULL) fail_msg("'%s' does not say '%s'", e.msg, bad[k].word);
     }
     fake f;
     hdo_error e = {0};
     population(&c, 1, 1, "fd", "");
     fake_init(&f, 3);
-    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_E_CONFIG); /* more ranks than nodes */
+    assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_E_CONFIG); /* more ranks than nodes */
 }
 
 /* Can it be done at all? Any rank needs a node, any node a rank that may hold it. */
@@ -166,7 +166,7 @@ static void check_roles(int fo, int zo, int ranks, int digits) {
     hdo_error e = {0};
     population(&c, fo, zo, "fd", text);
     fake_init(&f, ranks);
-    bool done = hdo__run_spread(&c, &f.base, &e) == HDO_OK;
+    bool done = hdo__population_spread(&c, &f.base, &e) == HDO_OK;
     if (done != possible(fo, zo, ranks, count)) fail_msg("%dfo+%dzo on %s: %s", fo, zo, text, e.msg);
     if (!done) return;
     check_cover(&f, fo + zo);
@@ -199,13 +199,13 @@ static void test_roles_share_the_cost(void **state) {
     assert_int_equal(hdo_config_set_from(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
     assert_int_equal(hdo_config_set_from(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
     fake_init(&f, 3);
-    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
     assert_true(f.held[0] == 11 && f.held[1] == 19 && f.held[2] == 3);
     population(&c, 3, 30, "fd", "0:fo,1:any,2:zo");
     assert_int_equal(hdo_config_set_from(&c, "population.zo.rv", "1", HDO_FROM_FLAG, &e), HDO_OK);
     assert_int_equal(hdo_config_set_from(&c, "population.zo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
     assert_int_equal(hdo_config_set_from(&c, "population.fo.batch", "4", HDO_FROM_FLAG, &e), HDO_OK);
-    assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+    assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
     assert_true(f.held[0] == 3 && f.held[1] == 19 && f.held[2] == 11);
 }
 
@@ -219,7 +219,7 @@ static void test_spread_is_even(void **state) {
             hdo_error e = {0};
             population(&c, n, 0, "fd", "");
             fake_init(&f, ranks);
-            assert_int_equal(hdo__run_spread(&c, &f.base, &e), HDO_OK);
+            assert_int_equal(hdo__population_spread(&c, &f.base, &e), HDO_OK);
             check_cover(&f, n);
             for (int r = 0; r < ranks; r++) assert_in_range(f.held[r], n / ranks, (n + ranks - 1) / ranks);
         }

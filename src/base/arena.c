@@ -77,3 +77,14 @@ void hdo__arena_rewind(hdo_arena *a, size_t mark) {
     ASAN_POISON_MEMORY_REGION(a->base + mark, a->used - mark);
     a->used = mark;
 }
+
+double hdo__free_memory(void) {
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128];
+    double kb = 0.0;
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        if (sscanf(line, "MemAvailable: %lf kB", &kb) == 1) break;
+    }
+    if (f != NULL) fclose(f);
+    return 1024.0 * kb;
+}

@@ -46,4 +46,6 @@ HDO_LAB void *hdo__alloc(size_t bytes); /* zeroed; NULL when out of memory */
 HDO_LAB void hdo__free(void *p);
 HDO_LAB size_t hdo__alloc_count(void);
 
+double hdo__free_memory(void); /* bytes this machine could still give; 0: unknown */
+
 #endif

@@ -7,6 +7,7 @@
  *   meeting.c     who is here, steps    local_step.c  batch -> estimate -> move of one node, over the team
  *   average.c     pairs, allreduce      mean.c        mean model, Gamma, weighted average
  *   noise.c       measured noise        simclock.c    simulated time
+ *   places.c      which rank holds which nodes
  */
 #ifndef HDO_POPULATION_POPULATION_H
 #define HDO_POPULATION_POPULATION_H
@@ -153,5 +154,12 @@ bool hdo__population_wants_tuning(const hdo_population *p, int64_t step); /* bef
 
 /* simclock.c. Simulated time of the nodes after a step. */
 void hdo__population_advance_clocks(hdo_population *p, const hdo_plan *plan);
+
+/* ---- places.c ---- */
+
+/* Which rank holds which nodes: blocks of equal cost, as mpi.roles allows. */
+hdo_status hdo__population_spread(const hdo_config *c, hdo_transport *t, hdo_error *e);
+/* Refuses a population whose part on this rank does not fit into the memory it may use. */
+hdo_status hdo__population_fits(const hdo_population *p, size_t state_bytes, size_t scratch_bytes, hdo_error *e);
 
 #endif

@@ -3,7 +3,7 @@
  * A run is its parts; this folder makes them, lets them go on and ends them. A part never receives an hdo_run.
  *
  *   wire.c   configuration -> parts    loop.c   step, and when due evaluate, save, judge
- *   life.c   create, destroy, views    roles.c  which rank holds which nodes
+ *   life.c   create, destroy, views
  */
 #ifndef HDO_RUN_RUN_INTERNAL_H
 #define HDO_RUN_RUN_INTERNAL_H
@@ -40,10 +40,5 @@ hdo_status hdo__run_leave(hdo_run *r, hdo_status st);
 bool hdo__run_sound(const hdo_run *r, hdo_error *e); /* false: it failed before; e is told how */
 
 hdo_status hdo__run_wire(hdo_run *r, hdo_error *e);
-
-/* Which rank holds which nodes: blocks of equal cost, as mpi.roles allows (roles.c). */
-hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e);
-/* Refuses a run whose part on this rank does not fit into the memory it may use. */
-hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t scratch_bytes, hdo_error *e);
 
 #endif

@@ -45,7 +45,7 @@ static hdo_status wire_transport(hdo_run *r, int n, hdo_error *e) {
     if (st == HDO_OK) st = hdo__mpi_create(&r->transport, &s, e);
     if (st != HDO_OK) return st;
     r->log.quiet = r->transport->rank != 0;
-    st = hdo__run_spread(&r->config, r->transport, e);
+    st = hdo__population_spread(&r->config, r->transport, e);
     if (st != HDO_OK && r->transport->rank != 0) hdo__fail(e, st, "%s", ""); /* all ranks found the same: one says it */
     return st;
 }
@@ -73,7 +73,7 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     size_t matrices = hdo__population_has_momentum(p) ? 3 : 2; /* models, and those that arrive */
     size_t state = matrices * hdo__population_cells(p) * sizeof(float);
     if (parts.ops->state_bytes != NULL) state += parts.ops->state_bytes(&parts);
-    hdo_status st = hdo__run_check_memory(r, state, scratch_bytes(r) * (size_t)threads, e);
+    hdo_status st = hdo__population_fits(&r->population, state, scratch_bytes(r) * (size_t)threads, e);
     if (st == HDO_OK) st = hdo__population_reserve(p, e);
     if (st == HDO_OK) st = hdo__record_reserve(&r->record, e);
     if (st == HDO_OK) st = parts.ops->create(&r->engine, &parts, e);

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         hdo_transport t = {.ranks = ranks, .host_ranks = 1, .host = host, .start = start, .held = held, .order = order};
         if (hdo_config_set_from(&c, "mpi.roles", roles, HDO_FROM_FLAG, &e) == HDO_OK) {
             e = (hdo_error){HDO_OK, ""};
-            st = hdo__run_spread(&c, &t, &e);
+            st = hdo__population_spread(&c, &t, &e);
             require_sentence(st, &e);
             int64_t sum = 0;
             for (int r = 0; st == HDO_OK && r < ranks; r++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which rank holds which nodes. Blocks of consecutive nodes of about equal cost; with mpi.roles a rank or a host may be
- * `fo` (only nodes that back-propagate) or `zo` (never one of those: it has no room for it). Every rank computes this
- * for itself.
+ * Which rank holds which nodes, and whether they fit there. Blocks of consecutive nodes of about equal cost; with
+ * mpi.roles a rank or a host may be `fo` (only nodes that back-propagate) or `zo` (never one of those: it has no room
+ * for it). Every rank computes this for itself.
  *
  * The cost of a node's step, in forward passes of one sample: a gradient 3, a forward-mode derivative 2, a complex
  * forward pass 4, times the batch; and 4 for every random direction of d numbers that is drawn. Rough, and good enough:
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "run/run_internal.h"
+#include "population/population.h"
 
 enum { ANY = 0, FO = 1, ZO = 2, UNKNOWN_COORDS = 1000 };
 static const char *const role_names[] = {"any", "fo", "zo"};
@@ -200,7 +200,7 @@ static hdo_status spread(plan *p, hdo_error *e) {
     return HDO_OK;
 }
 
-hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e) {
+hdo_status hdo__population_spread(const hdo_config *c, hdo_transport *t, hdo_error *e) {
     int n = 0;
     for (int k = 0; k < c->n_classes; k++) n += (int)c->population[k].count;
     if (t->ranks > n) {
@@ -226,26 +226,16 @@ hdo_status hdo__run_spread(const hdo_config *c, hdo_transport *t, hdo_error *e) 
 
 /* ---- memory ---- */
 
-static double free_bytes(void) {
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128];
-    double kb = 0.0;
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
-        if (sscanf(line, "MemAvailable: %lf kB", &kb) == 1) break;
-    }
-    if (f != NULL) fclose(f);
-    return 1024.0 * kb;
-}
-
-hdo_status hdo__run_check_memory(const hdo_run *r, size_t state_bytes, size_t scratch_bytes, hdo_error *e) {
-    const hdo_transport *t = r->transport;
-    if (r->config.engine.id != HDO_ENGINE_MPI) return HDO_OK;
-    double limit = r->config.mpi.memory, need = (double)state_bytes + (double)scratch_bytes;
-    if (!(limit > 0.0)) limit = free_bytes() / (double)t->host_ranks;
+hdo_status hdo__population_fits(const hdo_population *p, size_t state_bytes, size_t scratch_bytes, hdo_error *e) {
+    const hdo_transport *t = p->transport;
+    const hdo_config *c = p->problem->config;
+    if (c->engine.id != HDO_ENGINE_MPI) return HDO_OK;
+    double limit = c->mpi.memory, need = (double)state_bytes + (double)scratch_bytes;
+    if (!(limit > 0.0)) limit = hdo__free_memory() / (double)t->host_ranks;
     if (need <= limit || !(limit > 0.0)) return HDO_OK;
     int back = 0;
     for (int i = t->first; i < t->first + t->count; i++)
-        back += reverse_mode(&r->config.population[hdo__population_class(&r->population, i)]);
+        back += reverse_mode(&c->population[hdo__population_class(p, i)]);
     return hdo__fail(
         e, HDO_E_MEMORY,
         "rank %d (host %s) needs %.1f MB for its %d nodes, %d of which back-propagate (models %.1f, scratch "
