@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 
 .PHONY: all help debug profile fuzz demo check check-real check-long check-layers bench bench-guard asan clang aarch64 install uninstall \
-  format format-check lint deps clean check-tests
+  format format-check lint deps clean check-tests picture
 
 all: $(BUILD)/build.ninja ## build into build/ (BUILD=other; MESON_FLAGS=-Dwerror=true)
 	@ninja -C $(BUILD)
@@ -92,6 +92,12 @@ install: all ## PREFIX=/usr/local, DESTDIR=
 # What the last install put somewhere.
 uninstall: ## what the last install put somewhere
 	@ninja -C $(BUILD) uninstall
+
+# Needs Graphviz, which nothing else does. The comment in the SVG says which source it was drawn from; a test compares.
+picture: ## docs/figures/house.svg from its source, through Graphviz
+	@command -v dot >/dev/null || tools/install-deps picture
+	@dot -Tsvg docs/figures/house.dot | sed "1a <!-- drawn from house.dot, sha256 $$(sha256sum <docs/figures/house.dot | cut -d' ' -f1) -->" \
+	  >docs/figures/house.svg
 
 format: ## clang-format on everything
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

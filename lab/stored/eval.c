@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "hdo/experimental/file.h"
-#include "base/stfile.h"
 #include "base/team.h"
 #include "base/vec.h"
 #include "hdo/lab/eval.h"
@@ -41,16 +40,6 @@ static hdo_status checkpoint_config(const char *path, hdo_config *c, hdo_error *
     return st;
 }
 
-static bool holds_checkpoint(const char *path) {
-    hdo_st_list l;
-    int fd;
-    if (hdo__st_open(path, &fd, &l, NULL) != HDO_OK) return false;
-    bool yes = hdo__st_find(&l, "params") != NULL && hdo__st_find(&l, "batches") != NULL;
-    close(fd);
-    hdo__st_clear(&l);
-    return yes;
-}
-
 hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
     if (strlen(source) >= HDO_PATH_MAX - 64)
         return hdo__fail(e, HDO_E_CONFIG, "the name '%.100s...' is too long", source);
@@ -58,7 +47,7 @@ hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
         hdo_status st = hdo__stored_config_load(source, c, NULL, 0, e);
         return st == HDO_E_CONFIG ? HDO_E_DATA : st;
     }
-    if (holds_checkpoint(source)) return checkpoint_config(source, c, e);
+    if (hdo__ckfile_is(source)) return checkpoint_config(source, c, e);
     return hdo__fail(e, HDO_E_DATA, "'%s' is neither a run folder nor a checkpoint", source);
 }
 
@@ -123,7 +112,7 @@ static hdo_status load_weights(const hdo_objective *f, const char *path, int cla
 static hdo_status load_model(const hdo_objective *f, const char *source, const hdo_eval_options *o, int classes,
                              float *x, hdo_evaluation *out, hdo_error *e) {
     bool folder = is_folder(source);
-    if (folder || holds_checkpoint(source)) {
+    if (folder || hdo__ckfile_is(source)) {
         hdo_ckfile ck;
         hdo_status st = folder ? hdo__ckfile_open_newest(&ck, source, out->note, sizeof out->note, e)
                                : hdo__ckfile_open_whole(&ck, source, e);

@@ -42,7 +42,7 @@ typedef struct hdo_st_list {
     int n;
     char *metadata; /* the __metadata__ object as JSON, or NULL */
 } hdo_st_list;
-HDO_LAB void hdo__st_clear(hdo_st_list *l);
+void hdo__st_clear(hdo_st_list *l);
 
 /* Parses the head of a file of file_len bytes; buf holds its first len bytes (at least the whole header). name is for
  * messages. */
@@ -50,7 +50,7 @@ hdo_status hdo__st_parse(const void *buf, size_t len, uint64_t file_len, const c
                          hdo_error *e);
 
 /* Opens a file, reads and parses its header. */
-HDO_LAB hdo_status hdo__st_open(const char *path, int *fd, hdo_st_list *out, hdo_error *e);
+hdo_status hdo__st_open(const char *path, int *fd, hdo_st_list *out, hdo_error *e);
 
 HDO_LAB const hdo_st_tensor *hdo__st_find(const hdo_st_list *l, const char *name); /* NULL: not there */
 

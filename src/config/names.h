@@ -35,11 +35,11 @@
     X("custom", true, hdo__network_create)                                                                             \
     X("quadratic", false, hdo__quadratic_create)
 
-/* X(table in topo/mixer.c, name) */
+/* X(table hdo__mixer_ID in topo/, name) */
 #define HDO_MIXING_LIST(X)                                                                                             \
     X(matching, "matching")                                                                                            \
     X(pairwise, "pairwise")                                                                                            \
-    X(hdo__mixer_graph, "graph")                                                                                       \
+    X(graph, "graph")                                                                                                  \
     X(none, "none")                                                                                                    \
     X(allreduce, "allreduce")
 

@@ -279,3 +279,13 @@ hdo_status hdo__ckfile_open_newest(hdo_ckfile *f, const char *dir, char *note, s
     if (n > 0) return hdo__fail(e, st, "%s", why.msg);
     return hdo__fail(e, HDO_E_DATA, "'%s' has no checkpoint: a run that diverged at once keeps none", dir);
 }
+
+bool hdo__ckfile_is(const char *path) {
+    hdo_st_list l;
+    int fd;
+    if (hdo__st_open(path, &fd, &l, NULL) != HDO_OK) return false;
+    bool yes = hdo__st_find(&l, "params") != NULL && hdo__st_find(&l, "batches") != NULL;
+    close(fd);
+    hdo__st_clear(&l);
+    return yes;
+}

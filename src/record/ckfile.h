@@ -51,6 +51,7 @@ bool hdo__write_at(int fd, const void *buf, size_t len, uint64_t off);
 void hdo__ckfile_path(const char *dir, int64_t step, char path[HDO_CKFILE_PATH_MAX]);
 /* The steps of the checkpoints in dir, newest first, whatever the order of the folder: how many; free(*steps). */
 int hdo__ckfile_list(const char *dir, int64_t **steps);
+HDO_LAB bool hdo__ckfile_is(const char *path); /* a checkpoint, whole or not, rather than weights? */
 /* Opens and verifies. */
 HDO_LAB hdo_status hdo__ckfile_open_whole(hdo_ckfile *f, const char *path, hdo_error *e);
 /* Opens the newest checkpoint of dir that is whole. `note` (may be NULL) receives a sentence about those that are not.

@@ -37,6 +37,14 @@ hdo_status hdo__sink_tb_create(hdo_sink **out, const char *dir, const hdo_config
 hdo_status hdo__sink_memory_create(hdo_sink **out, hdo_error *e);
 const hdo_row *hdo__sink_memory_rows(const hdo_sink *s, size_t *count); /* NULL: s is not such a sink */
 
+/* A kind of sink a user may ask for (section `sink`): one file, one line in sinks.c. */
+typedef struct hdo_sink_kind {
+    const char *files; /* the name of its file in a run folder; one that ends in a dot: what its files begin with */
+    bool (*wanted)(const hdo_config *c);
+    hdo_status (*open)(hdo_sink **out, const char *dir, const hdo_config *c, int64_t last_step, hdo_error *e);
+} hdo_sink_kind;
+extern const hdo_sink_kind hdo__sink_csv, hdo__sink_tensorboard;
+
 /* The optional sinks of section `sink` for a run folder, appended to sinks[0 .. *n). last_step as above. */
 hdo_status hdo__sinks_open(hdo_sink **sinks, int *n, int max, const char *dir, const hdo_config *c, int64_t last_step,
                            hdo_error *e);

@@ -133,3 +133,18 @@ hdo_status hdo__sink_csv_create(hdo_sink **out, const char *path, const hdo_conf
     *out = &s->base;
     return HDO_OK;
 }
+
+static const char file_name[] = "metrics.csv";
+
+static bool csv_wanted(const hdo_config *c) {
+    return c->sink.csv;
+}
+
+static hdo_status csv_open(hdo_sink **out, const char *dir, const hdo_config *c, int64_t last_step, hdo_error *e) {
+    char path[HDO_PATH_MAX + 64];
+    if (!hdo__path_join(path, sizeof path, dir, file_name))
+        return hdo__fail(e, HDO_E_CONFIG, "the folder name '%.100s...' is too long", dir);
+    return hdo__sink_csv_create(out, path, c, last_step, e);
+}
+
+const hdo_sink_kind hdo__sink_csv = {.files = file_name, .wanted = csv_wanted, .open = csv_open};

@@ -205,3 +205,14 @@ hdo_status hdo__sink_tb_create(hdo_sink **out, const char *dir, const hdo_config
     *out = &t->base;
     return HDO_OK;
 }
+
+static bool tb_wanted(const hdo_config *c) {
+    return c->sink.tensorboard;
+}
+
+static hdo_status tb_open(hdo_sink **out, const char *dir, const hdo_config *c, int64_t last_step, hdo_error *e) {
+    (void)last_step; /* every session has a file of its own */
+    return hdo__sink_tb_create(out, dir, c, e);
+}
+
+const hdo_sink_kind hdo__sink_tensorboard = {.files = "events.out.tfevents.", .wanted = tb_wanted, .open = tb_open};

@@ -63,18 +63,18 @@ int hdo__match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scr
     return 1;
 }
 
-static const hdo_mixer_ops matching = {.name = "matching",
-                                       .help = "every node steps, then a random perfect matching averages",
-                                       .all_step = true,
-                                       .match = hdo__match_all};
-static const hdo_mixer_ops pairwise = {
+const hdo_mixer_ops hdo__mixer_matching = {.name = "matching",
+                                           .help = "every node steps, then a random perfect matching averages",
+                                           .all_step = true,
+                                           .match = hdo__match_all};
+const hdo_mixer_ops hdo__mixer_pairwise = {
     .name = "pairwise", .help = "one random pair steps and averages (Algorithm 1)", .match = hdo__match_one};
-static const hdo_mixer_ops none = {.name = "none", .help = "no communication", .all_step = true};
-static const hdo_mixer_ops allreduce = {
+const hdo_mixer_ops hdo__mixer_none = {.name = "none", .help = "no communication", .all_step = true};
+const hdo_mixer_ops hdo__mixer_allreduce = {
     .name = "allreduce", .help = "exact averaging of all nodes", .all_step = true, .allreduce = true};
 
 const hdo_mixer_ops *const hdo__mixers[] = {
-#define HDO_X(table, name) &table,
+#define HDO_X(id, name) &hdo__mixer_##id,
     HDO_MIXING_LIST(HDO_X)
 #undef HDO_X
         NULL};
@@ -90,15 +90,13 @@ hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint
                                   int64_t warmup, hdo_error *e) {
     *m = (hdo_mixer){.ops = hdo__mixer_find(c->kind), .seed = seed, .n = n, .period = c->period, .warmup = warmup};
     if (m->ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "mixing.kind '%s' does not exist", c->kind);
-    size_t scratch = (size_t)n;
-    if (m->ops == &hdo__mixer_graph) {
-        hdo_status st = hdo__mixer_graph_init(m, c, n_first, e);
-        if (st != HDO_OK) {
-            hdo__mixer_clear(m);
-            return st;
-        }
-        scratch = hdo__mixer_graph_scratch(m);
+    const hdo_mixer_ops *ops = m->ops; /* init may choose another */
+    hdo_status st = ops->init != NULL ? ops->init(m, c, n_first, e) : HDO_OK;
+    if (st != HDO_OK) {
+        hdo__mixer_clear(m);
+        return st;
     }
+    size_t scratch = ops->scratch != NULL ? ops->scratch(m) : (size_t)n;
     m->pairs = hdo__alloc((size_t)(n / 2 + 1) * sizeof(hdo_pair));
     m->scratch = hdo__alloc(scratch * sizeof(uint32_t));
     if (m->pairs == NULL || m->scratch == NULL) {

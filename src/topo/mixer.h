@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "hdo/experimental/config.h"
+#include "config/names.h"
 #include "topo/graph.h"
 
 typedef struct hdo_plan {  /* what happens in one step */
@@ -31,6 +32,10 @@ typedef struct hdo_mixer_ops {
      */
     int (*match)(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch);
     bool allreduce;
+    /* What is settled once; may put a more special table into m->ops. n_first: nodes of the first class, -1: none.
+     * NULL: nothing. */
+    hdo_status (*init)(hdo_mixer *m, const hdo_mixing_config *c, int n_first, hdo_error *e);
+    size_t (*scratch)(const hdo_mixer *m); /* numbers of scratch; NULL: n */
 } hdo_mixer_ops;
 
 enum { HDO_COLOURS_MAX = 64 };
@@ -99,11 +104,11 @@ void hdo__spectrum_text(const hdo_mixer *m, const hdo_spectrum *s, char *buf, si
 #define HDO_PREFETCH(address) ((void)(address))
 #endif
 
-extern const hdo_mixer_ops hdo__mixer_graph;
+#define HDO_X(id, name) extern const hdo_mixer_ops hdo__mixer_##id;
+HDO_MIXING_LIST(HDO_X)
+#undef HDO_X
 int hdo__match_all(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *order);
 int hdo__match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch);
-hdo_status hdo__mixer_graph_init(hdo_mixer *m, const hdo_mixing_config *c, int n_first, hdo_error *e);
-size_t hdo__mixer_graph_scratch(const hdo_mixer *m); /* numbers of scratch */
 /* A random maximal matching of the graph: edge numbers into scratch[0 ..], returns how many. */
 int hdo__graph_match(const hdo_graph *g, hdo_stream s, uint32_t *scratch);
 

@@ -135,8 +135,6 @@ static int match_colour(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t
 /* ---- wiring ---- */
 
 #define GRAPH_HELP "along the edges of mixing.graph"
-/* The one in the registry; init replaces it by the one that fits the mode. */
-const hdo_mixer_ops hdo__mixer_graph = {.name = "graph", .help = GRAPH_HELP, .all_step = true, .match = match_greedy};
 static const hdo_mixer_ops by_edge = {.name = "graph", .help = GRAPH_HELP, .match = match_edge};
 static const hdo_mixer_ops by_colour = {.name = "graph", .help = GRAPH_HELP, .all_step = true, .match = match_colour};
 /* A maximal matching of a star is one of its edges: the same law in O(1). */
@@ -152,7 +150,7 @@ static const hdo_mixer_ops *ops_for(const hdo_mixer *m) {
     return m->graph.kind == HDO_GRAPH_STAR ? &by_spoke : &hdo__mixer_graph;
 }
 
-hdo_status hdo__mixer_graph_init(hdo_mixer *m, const hdo_mixing_config *c, int n_first, hdo_error *e) {
+static hdo_status graph_init(hdo_mixer *m, const hdo_mixing_config *c, int n_first, hdo_error *e) {
     int place = c->placement.id;
     if (n_first < 0 && place != HDO_PLACEMENT_RANDOM && place != HDO_PLACEMENT_ORDER) {
         return hdo__fail(e, HDO_E_UNSUPPORTED, "mixing.placement is about the first class, but there is none here");
@@ -168,7 +166,15 @@ hdo_status hdo__mixer_graph_init(hdo_mixer *m, const hdo_mixing_config *c, int n
     return st;
 }
 
-size_t hdo__mixer_graph_scratch(const hdo_mixer *m) {
+static size_t graph_scratch(const hdo_mixer *m) {
     bool greedy = m->ops == &hdo__mixer_graph;
     return (greedy ? m->graph.n_edges : 0) + (size_t)m->n;
 }
+
+/* The one in the registry; init replaces it by the one that fits the mode. */
+const hdo_mixer_ops hdo__mixer_graph = {.name = "graph",
+                                        .help = GRAPH_HELP,
+                                        .all_step = true,
+                                        .match = match_greedy,
+                                        .init = graph_init,
+                                        .scratch = graph_scratch};

@@ -45,3 +45,41 @@ accepted() {
     add src_nn_probe 'static const char *const name[] = {"a", "b"}; const char *hdo__probe(int i) { return name[i]; }'
     accepted
 }
+
+tree() { # a copy of the sources in t/, and what the check says about it with the objects of this build
+    mkdir t
+    (cd "$HDO_SOURCE" && cp -r src lab cli include examples tools "$TMP/t/")
+    (cd t && git init -q . && git add -A)
+}
+
+check_tree() { # SENTENCE
+    run t/tools/check-layers "$(dirname "$HDO")"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"$1"* ]]
+}
+
+@test "includes that point up, or out of their wing, are seen" {
+    tree
+    echo '#include "run/run_internal.h"' >>t/src/nn/nn.h
+    check_tree "src/nn must not include src/run"
+    cp "$HDO_SOURCE/src/nn/nn.h" t/src/nn/nn.h
+    echo '#include "hdo/lab/report.h"' >>t/src/nn/nn.h
+    check_tree "the library knows nothing of the laboratory"
+    cp "$HDO_SOURCE/src/nn/nn.h" t/src/nn/nn.h
+    echo '#include "base/arena.h"' >>t/cli/main.c
+    check_tree "cli may include only <hdo/...>"
+    cp "$HDO_SOURCE/cli/main.c" t/cli/main.c
+    echo '#include "nn/nn.h"' >>t/lab/theory/gram.c
+    check_tree "lab may not include nn/nn.h"
+}
+
+@test "one name is one type, and one file" {
+    tree
+    echo 'typedef struct hdo_layout { int other; } hdo_layout;' >>t/src/topo/graph.h
+    check_tree "one name, one type: hdo_layout"
+    cp "$HDO_SOURCE/src/topo/graph.h" t/src/topo/graph.h
+    echo 'int unused;' >t/src/topo/linear.c
+    (cd t && git add -A)
+    check_tree "file names must be unique"
+}
+

@@ -36,3 +36,18 @@ lints() { # lints KIND FILE: check-tests finds it
     [ "$status" -eq 1 ]
     [[ "$output" == *"a skipped test counts as failed"* ]]
 }
+
+@test "the picture of the house was drawn from its source" {
+    run sed -n 's/.*drawn from house.dot, sha256 \([0-9a-f]*\).*/\1/p' "$HDO_SOURCE/docs/figures/house.svg"
+    [ "$status" -eq 0 ]
+    [ "$output" = "$(sha256sum <"$HDO_SOURCE/docs/figures/house.dot" | cut -d' ' -f1)" ]
+}
+
+@test "the picture and the design page speak of files that are there" {
+    run grep -ohE '\b(run|engine|population|problem|data|estimator|objective|nn|kernels|update|record|metrics|sink)/[a-z_0-9]+\.[ch]' \
+        "$HDO_SOURCE/docs/figures/house.dot" "$HDO_SOURCE/docs/design.md"
+    [ "$status" -eq 0 ]
+    for f in $output; do
+        [ -e "$HDO_SOURCE/src/$f" ]
+    done
+}
