@@ -112,4 +112,4 @@ lint: ## cppcheck and shellcheck
 	  tools/check-bits tools/build-aarch64 tools/check-aarch64
 
 clean: ## removes the build folders
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-debug $(BUILD)-profile $(BUILD)-aarch64 $(BUILD)-aarch64.log demo compile_commands.json
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-debug $(BUILD)-profile $(BUILD)-aarch64 demo compile_commands.json

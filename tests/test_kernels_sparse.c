@@ -21,6 +21,7 @@
 #include "kernel_tables.h"
 #include "kernels/kernels.h"
 #include "kernels/score.h"
+#include "objective/logreg.h"
 
 enum { B = 70 };
 
@@ -141,8 +142,58 @@ static void test_score_log(void **state) {
     assert_true(isinf(score_log((double)INFINITY)));
 }
 
+/* ---- softmax regression knows its validation set ---- */
+
+enum { P = 40, CLASSES = 3, SAMPLES = 1100 }; /* a whole piece and a short one */
+
+static void show(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in, int32_t *tok,
+                 int32_t *label) {
+    (void)ds, (void)augment, (void)tok;
+    for (int i = 0; i < n; i++) {
+        label[i] = (int32_t)(idx[i] % CLASSES);
+        hdo__rng_uniform(hdo__stream(7, HDO_RNG_TEST, 0, (uint64_t)idx[i], 1), 0, P, in + i * P);
+        for (int j = 0; j < P; j++) in[i * P + j] = in[i * P + j] < 0.7F ? -0.5F : in[i * P + j];
+    }
+}
+
+static void test_known_samples(void **state) {
+    (void)state;
+    static const hdo_dataset_ops ops = {.name = "shown", .gather = show};
+    hdo_dataset set = {.ops = &ops, .count = SAMPLES, .n_in = P, .shape = {1, 1, P}, .classes = CLASSES};
+    hdo_config config;
+    hdo_objective *f = NULL;
+    hdo_error e;
+    hdo_config_default(&config);
+    snprintf(config.model.name, sizeof config.model.name, "logistic");
+    hdo_objective_args args = {.config = &config, .train = &set, .val = &set, .n = 1};
+    assert_int_equal(hdo__objective_find("logistic")->create(&args, &f, &e), HDO_OK);
+    assert_ptr_equal(f->known, &set);
+    float *X = numbers(2 * f->d, 3), *in = numbers((size_t)f->eval_batch * P, 1);
+    int64_t idx[HDO_LOGREG_EVAL_BATCH], hits[2][2] = {{0}};
+    int32_t label[HDO_LOGREG_EVAL_BATCH];
+    double loss[2][2] = {{0}};
+    hdo_team team;
+    assert_int_equal(hdo__team_init(&team, 1, hdo__objective_work_bytes(f, f->eval_batch, 1)), HDO_OK);
+    hdo_work w = {&team.arena[0], &team};
+    for (int64_t first = 0; first < SAMPLES; first += f->eval_batch) {
+        int n = (int)(SAMPLES - first < f->eval_batch ? SAMPLES - first : f->eval_batch);
+        hdo_batch bare = {.size = n, .node = -1, .whole = &set, .first = first}, full = {.size = n, .node = -1};
+        for (int i = 0; i < n; i++) idx[i] = first + i;
+        hdo__batch_gather(&full, &set, idx, NULL, in, label);
+        assert_int_equal(f->ops->evaluate(f, &bare, X, f->d, 2, &w, loss[0], hits[0]), HDO_OK);
+        assert_int_equal(f->ops->evaluate(f, &full, X, f->d, 2, &w, loss[1], hits[1]), HDO_OK);
+    }
+    assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
+    assert_memory_equal(hits[0], hits[1], sizeof hits[0]);
+    assert_true(loss[0][0] > SAMPLES * 0.1);
+    hdo__team_clear(&team);
+    hdo__objective_destroy(f);
+    hdo__free(X), hdo__free(in);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_background),
-                                       cmocka_unit_test(test_scores), cmocka_unit_test(test_score_log)};
+                                       cmocka_unit_test(test_scores), cmocka_unit_test(test_score_log),
+                                       cmocka_unit_test(test_known_samples)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,9 @@ typedef struct hdo_batch {
     int node;             /* whose loss f^i; -1: the population's f, without noise */
     uint64_t seed;        /* address of noise and dropout masks together with node and step */
     int64_t step;
+    /* Not NULL: samples first .. of this set, in order, and the objective may know them: see hdo_objective.known. */
+    const hdo_dataset *whole;
+    int64_t first;
     bool train; /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
 } hdo_batch;
 

@@ -67,6 +67,26 @@ hdo_sparse hdo__sparse_make(int B, int p_, const float *in, float b, hdo_arena *
     return (hdo_sparse){.B = B, .p = p_, .b = b, .entry = entry, .row = row, .rows = rows};
 }
 
+hdo_status hdo__sparse_copy(const hdo_sparse *s, hdo_sparse *out) {
+    size_t blocks = hdo__sparse_blocks(s->p), n_row = 0, n_entry = 0;
+    for (size_t q = 0; q < blocks; q++) n_row += s->rows[q];
+    for (size_t r = 0; r < n_row; r++) n_entry += s->row[r].count;
+    hdo_sparse_entry *entry = hdo__alloc(n_entry * sizeof *entry + n_row * sizeof *s->row + blocks * sizeof *s->rows);
+    if (entry == NULL) return HDO_E_MEMORY;
+    hdo_sparse_row *row = (hdo_sparse_row *)(void *)(entry + n_entry);
+    uint32_t *rows = (uint32_t *)(void *)(row + n_row);
+    memcpy(entry, s->entry, n_entry * sizeof *entry);
+    memcpy(row, s->row, n_row * sizeof *row);
+    memcpy(rows, s->rows, blocks * sizeof *rows);
+    *out = (hdo_sparse){.B = s->B, .p = s->p, .b = s->b, .entry = entry, .row = row, .rows = rows};
+    return HDO_OK;
+}
+
+void hdo__sparse_free(hdo_sparse *s) {
+    hdo__free((void *)(uintptr_t)s->entry);
+    *s = (hdo_sparse){0};
+}
+
 static int by_value(const void *x, const void *y) {
     const float *a = x, *b = y;
     return (*a > *b) - (*a < *b);

@@ -51,6 +51,9 @@ static inline size_t hdo__sparse_blocks(int p) {
 size_t hdo__sparse_bytes(int B, int p);
 /* The lists of in (B, p). */
 hdo_sparse hdo__sparse_make(int B, int p, const float *in, float b, hdo_arena *a);
+/* A copy in memory of its own, no longer than it has to be; *out is to be freed by hdo__sparse_free. */
+hdo_status hdo__sparse_copy(const hdo_sparse *s, hdo_sparse *out);
+void hdo__sparse_free(hdo_sparse *s);
 /* Is one number at least half of in (B, p)? Then it is *b: the most frequent one of the first sample. */
 bool hdo__sparse_background(int B, int p, const float *in, float *b);
 

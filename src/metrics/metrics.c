@@ -66,10 +66,13 @@ typedef struct eval_ctx {
 } eval_ctx;
 
 /* Batch number k of the validation set, in order. */
-static hdo_batch gather(const hdo_dataset *val, int batch, int k, hdo_arena *a) {
+static hdo_batch gather(const hdo_metrics *m, int k, hdo_arena *a) {
+    const hdo_dataset *val = m->val;
     if (val == NULL) return (hdo_batch){.node = -1};
+    int batch = m->f->eval_batch;
     int64_t first = (int64_t)k * batch;
     int n = (int)(val->count - first < batch ? val->count - first : batch);
+    if (m->f->known == val) return (hdo_batch){.size = n, .node = -1, .whole = val, .first = first};
     int64_t *idx = hdo__arena_take(a, (size_t)n * sizeof(int64_t));
     int32_t *label = hdo__arena_take(a, (size_t)n * sizeof(int32_t));
     void *in = hdo__arena_take(a, (size_t)n * (size_t)val->n_in * sizeof(float));
@@ -92,7 +95,7 @@ static void eval_task(void *p, int task, hdo_work *w) {
     int b0 = m->n_blocks > 1 ? group : 0, b1 = m->n_blocks > 1 ? group + 1 : n_batches(m);
     for (int b = b0; b < b1; b++) {
         size_t mark = hdo__arena_mark(w->arena);
-        hdo_batch batch = gather(m->val, m->f->eval_batch, b, w->arena);
+        hdo_batch batch = gather(m, b, w->arena);
         hdo_status st = HDO_OK;
         if (nodes > 0) {
             const float *X = c->models->X + (size_t)first * c->models->ld;
@@ -216,7 +219,7 @@ hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, double *loss) {
     hdo_status st = HDO_OK;
     for (int b = 0; b < n_batches(m) && st == HDO_OK; b++) {
         size_t mark = hdo__arena_mark(w.arena);
-        hdo_batch batch = gather(m->val, m->f->eval_batch, b, w.arena);
+        hdo_batch batch = gather(m, b, w.arena);
         st = m->f->ops->evaluate(m->f, &batch, x, m->f->d + m->f->n_buf, 1, &w, &sum, &correct);
         hdo__arena_rewind(w.arena, mark);
     }

@@ -191,6 +191,7 @@ static size_t lr_work_bytes(const hdo_objective *o, int batch, int k) {
 }
 
 static void lr_destroy(hdo_objective *o) {
+    hdo__logreg_forget((logistic *)o);
     hdo__free(o);
 }
 

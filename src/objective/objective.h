@@ -96,6 +96,9 @@ struct hdo_objective { /* first member of every implementation */
         *kink; /* not NULL: complex_step gives the slope of the active piece; the first kink ("ReLU behind fc1") */
     int eval_models; /* how many models `evaluate` likes to see at once */
     int eval_batch;  /* how many samples */
+    /* A data set `evaluate` has inputs and labels of: batches of eval_batch samples of it, in order, need no more than
+     * size, whole and first. */
+    const hdo_dataset *known;
 };
 
 /* What an objective is built from. Borrowed for its life. */
