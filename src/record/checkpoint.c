@@ -63,7 +63,8 @@ static void describe(const hdo_record *r, const piece *p, int n, hdo_st_tensor *
         t[i] = (hdo_st_tensor){.n_dim = 0};
         snprintf(t[i].name, sizeof t[i].name, "%s", p[i].name);
         snprintf(t[i].dtype, sizeof t[i].dtype, "%s", p[i].dtype);
-        if (p[i].per_node) t[i].dim[t[i].n_dim++] = r->population->n;
+        if (p[i].per_node)
+            t[i].dim[t[i].n_dim++] = r->transport->alone ? r->population->models.count : r->population->n;
         t[i].dim[t[i].n_dim++] = (int64_t)(p[i].row_bytes / item);
     }
 }
@@ -74,12 +75,17 @@ static bool move_bytes(int fd, void *buf, size_t len, uint64_t off, bool writing
     return writing ? hdo__write_at(fd, buf, len, off) : hdo__read_at(fd, buf, len, off);
 }
 
+/* The row of the file that holds the first local node. */
+static int first_row(const hdo_record *r) {
+    return r->transport->alone ? 0 : r->population->models.first;
+}
+
 static bool move_piece(const hdo_record *r, int fd, const piece *p, uint64_t off, bool writing) {
     if (!p->per_node)
         return (writing && r->transport->rank != 0) || move_bytes(fd, p->data, p->row_bytes, off, writing);
     if (p->stride == p->row_bytes) {
         return move_bytes(fd, p->data, p->row_bytes * (size_t)r->population->models.count,
-                          off + (uint64_t)r->population->models.first * p->row_bytes, writing);
+                          off + (uint64_t)first_row(r) * p->row_bytes, writing);
     }
     char block[1 << 16]; /* short rows travel together: a million nodes are not a million calls */
     const int together = p->row_bytes < sizeof block ? (int)(sizeof block / p->row_bytes) : 1;
@@ -87,7 +93,7 @@ static bool move_piece(const hdo_record *r, int fd, const piece *p, uint64_t off
     for (int i = 0; i < r->population->models.count && ok; i += together) {
         const int n = r->population->models.count - i < together ? r->population->models.count - i : together;
         char *row = (char *)p->data + (size_t)i * p->stride, *via = n > 1 ? block : row;
-        const uint64_t at = off + (uint64_t)(r->population->models.first + i) * p->row_bytes;
+        const uint64_t at = off + (uint64_t)(first_row(r) + i) * p->row_bytes;
         for (int k = 0; k < n && n > 1 && writing; k++)
             memcpy(block + (size_t)k * p->row_bytes, row + (size_t)k * p->stride, p->row_bytes);
         ok = move_bytes(fd, via, (size_t)n * p->row_bytes, at, writing);

@@ -97,14 +97,19 @@ static const hdo_transport_ops inproc_ops = {.name = "sim",
                                              .post = post,
                                              .next = next};
 
-hdo_status hdo__inproc_create(hdo_transport **out, int n, hdo_error *e) {
+hdo_status hdo__inproc_create_part(hdo_transport **out, int n, int first, int count, hdo_error *e) {
     inproc *t = hdo__alloc(sizeof *t);
     if (t == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the transport");
     t->base = (hdo_transport){.ops = &inproc_ops, .ranks = 1, .host_ranks = 1, .host = host};
     t->base.start = &t->start;
     t->base.held = &t->held;
     t->base.order = &t->order;
-    hdo__transport_assign(&t->base, n, &(int){0}, &n);
+    t->base.alone = count < n;
+    hdo__transport_assign(&t->base, n, &first, &count);
     *out = &t->base;
     return HDO_OK;
+}
+
+hdo_status hdo__inproc_create(hdo_transport **out, int n, hdo_error *e) {
+    return hdo__inproc_create_part(out, n, 0, n, e);
 }

@@ -83,6 +83,7 @@ struct hdo_transport { /* first member of every implementation */
     int *held;                         /* (ranks): how many it holds */
     int *order;                        /* (ranks): ranks in the order of their nodes */
     int host_ranks;                    /* ranks on this machine */
+    bool alone;                        /* what it does not hold is of no account: not counted, not saved */
     bool broken;                       /* a peer is gone: nothing may be said any more */
     int64_t sent_bytes, sent_messages; /* of rows, by this rank */
     int64_t shared_bytes;              /* of rows that stayed where they were, in memory in common */
@@ -107,6 +108,8 @@ static inline hdo_status hdo__transport_settle(hdo_transport *t, hdo_status st, 
 int hdo__transport_offers(const hdo_transport *t);
 
 hdo_status hdo__inproc_create(hdo_transport **out, int n, hdo_error *e);
+/* The same for a process that holds `count` of the n nodes and knows nothing of where the others are. */
+hdo_status hdo__inproc_create_part(hdo_transport **out, int n, int first, int count, hdo_error *e);
 
 /* ---- engines in a shared object of their own, so that the library needs no MPI ---- */
 
