@@ -82,6 +82,7 @@ static const struct {
     {"mixing.degree", GRAPH " and mixing.graph = small-world"},
     {"mixing.edges", GRAPH " and mixing.graph = file"},
     {"mixing.average", "mixing.kind != none, allreduce"},
+    {"mixing.clip", "engine = fleet and mixing.kind != none"},
 
     {"eval.every", ALWAYS},
     {"eval.mean_model", ALWAYS},
@@ -117,6 +118,9 @@ static const struct {
     {"mpi.memory", MPI},
     {"mpi.async", MPI},
     {"mpi.slow", MPI},
+
+    {"fleet.beat_s", "engine = fleet"},
+    {"fleet.forget_s", "engine = fleet"},
 
     {"population.count", ALWAYS},
     {"population.estimator", ALWAYS},

@@ -53,7 +53,8 @@
 /* ---- words ---- */
 
 static const hdo_word kernels_words[] = {WORD("auto", HDO_KERNELS_AUTO), WORD("ref", HDO_KERNELS_REF), WORDS_END};
-static const hdo_word engine_words[] = {WORD("sim", HDO_ENGINE_SIM), WORD("mpi", HDO_ENGINE_MPI), WORDS_END};
+static const hdo_word engine_words[] = {WORD("sim", HDO_ENGINE_SIM), WORD("mpi", HDO_ENGINE_MPI),
+                                        WORD("fleet", HDO_ENGINE_FLEET), WORDS_END};
 static const hdo_word reading_words[] = {WORD("text", HDO_READING_TEXT), WORD("authors", HDO_READING_AUTHORS),
                                          WORDS_END};
 static const hdo_word init_words[] = {WORD("pytorch", HDO_INIT_PYTORCH), WORD("he", HDO_INIT_HE),
@@ -123,7 +124,10 @@ static const hdo_option root_options[] = {
     INT(T, warmup, 0, STEPS_MAX, "steps", "W: steps before T, local only, with linearly rising learning rate"),
     INT(T, threads, 0, 4096, NULL, "worker threads; 0: all CPUs this process may use. Never changes results"),
     CHOICE(T, kernels, kernels_words, "auto: the fastest this machine has; ref: plain loops, to check against"),
-    CHOICE(T, engine, engine_words, "sim: all nodes in this process; mpi: nodes spread over ranks, the same bits"),
+    CHOICE(
+        T, engine, engine_words,
+        "sim: all nodes in this process; mpi: nodes spread over ranks, the same bits; fleet: members that come and go "
+        "(hdo node)"),
     END};
 #undef T
 
@@ -201,6 +205,8 @@ static const hdo_option mixing_options[] = {
     TEXT(T, edges, NULL, "graph file: edge list, two vertex numbers a line, counted from 0"),
     CHOICE(T, average, average_words,
            "equal: both take the mean; noise: weights inverse to the class noise; auto: where it has been learnt"),
+    REAL(T, clip, 0, 1e9, NULL,
+         "fleet: a model farther away than this many usual distances is not averaged in; 0: all are"),
     END};
 #undef T
 
@@ -268,6 +274,12 @@ static const hdo_option mpi_options[] = {
     END};
 #undef T
 
+#define T hdo_fleet_config
+static const hdo_option fleet_options[] = {
+    REAL(T, beat_s, 0.05, 3600, "s", "a member gives a sign of life this often; five that fail to come: it is gone"),
+    REAL(T, forget_s, 10, SECONDS_MAX, "s", "an exchange whose other half is silent for this long is given up"), END};
+#undef T
+
 #define T hdo_class_config
 static const hdo_option class_options[] = {
     INT(T, count, 0, COUNT_MAX, "nodes", "how many nodes are of this class"),
@@ -320,6 +332,7 @@ const hdo_section hdo__sections[] = {
     {"sink", NULL, "where figures go besides metrics.jsonl", offsetof(hdo_config, sink), sink_options},
     {"churn", NULL, "nodes that come and go (simulator)", offsetof(hdo_config, churn), churn_options},
     {"mpi", NULL, "engine mpi: ranks, deadlines, messages", offsetof(hdo_config, mpi), mpi_options},
+    {"fleet", NULL, "engine fleet: members that come and go", offsetof(hdo_config, fleet), fleet_options},
 };
 const int hdo__n_sections = (int)(sizeof hdo__sections / sizeof *hdo__sections);
 _Static_assert(sizeof hdo__sections / sizeof *hdo__sections <= HDO_SECTIONS_MAX, "raise HDO_SECTIONS_MAX");
@@ -409,6 +422,8 @@ void hdo_config_default(hdo_config *c) {
     c->mpi.deadline_s = 300;
     c->mpi.chunk = 1 << 20;
     c->mpi.shared = true;
+    c->fleet.beat_s = 1.0;
+    c->fleet.forget_s = 120.0;
     model_default(&c->model);
     hdo__data_default(&c->data);
     PUT(c->mixing.kind, "matching");

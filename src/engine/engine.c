@@ -2,11 +2,12 @@
 #include "engine/engine.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 
 /* The first that fits is taken. */
-const hdo_engine_ops *const hdo__engines[] = {&hdo__engine_async, &hdo__engine_sync, NULL};
+const hdo_engine_ops *const hdo__engines[] = {&hdo__engine_fleet, &hdo__engine_async, &hdo__engine_sync, NULL};
 
 const hdo_engine_ops *hdo__engine_for(const hdo_config *c, const hdo_transport *t) {
     int k = 0;
@@ -30,20 +31,24 @@ hdo_status hdo__engine_check(hdo_population *p, hdo_error *e) {
     const hdo_config *c = p->problem->config;
     const char *text = c->mpi.slow;
     p->slow = 1.0;
+    bool own_pace = c->mpi.async || c->engine.id == HDO_ENGINE_FLEET;
+    const char *what = c->mpi.async ? "mpi.async" : "engine fleet";
     if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI)
         return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
-    if (c->mpi.async &&
-        (!p->mixer.ops->all_step || p->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
-         c->eval.weighted > 0.0 || p->churn.active || p->clock_s != NULL)) {
-        return hdo__fail(
-            e, HDO_E_UNSUPPORTED,
-            "mpi.async needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
-            "neither churn, a time model nor eval.weighted");
+    if (own_pace && (!p->mixer.ops->all_step || p->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
+                     c->eval.weighted > 0.0 || p->churn.active || p->clock_s != NULL)) {
+        return hdo__fail(e, HDO_E_UNSUPPORTED,
+                         "%s needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
+                         "neither churn, a time model nor eval.weighted",
+                         what);
     }
-    for (int k = 0; k < p->n_classes && c->mpi.async; k++) {
+    if (c->engine.id == HDO_ENGINE_FLEET && strcmp(c->mixing.kind, "graph") == 0)
+        return hdo__fail(e, HDO_E_UNSUPPORTED,
+                         "engine fleet has no graph: partners are drawn from all who are there (mixing.kind matching)");
+    for (int k = 0; k < p->n_classes && own_pace; k++) {
         if (p->classes[k].balanced || p->classes[k].chosen)
-            return hdo__fail(e, HDO_E_UNSUPPORTED,
-                             "mpi.async and measured rates (lr: balanced, auto) do not go together");
+            return hdo__fail(e, HDO_E_UNSUPPORTED, "%s and measured rates (lr: balanced, auto) do not go together",
+                             what);
     }
     if (text[0] == '\0') return HDO_OK;
     int rank, used = 0;

@@ -4,12 +4,14 @@
  * rest. A new engine is a file with its table and a line in engine.c.
  *
  *   engine_sync.c   all ranks do the same step together: the paper's algorithm
+ *   engine_fleet.c  a member of a fleet, with fleet/
  *   engine_async.c  every rank at its own pace, with async.c (messages) and async_rows.c (rows put together)
  *   undo.c          giving up a long step
  */
 #ifndef HDO_ENGINE_ENGINE_H
 #define HDO_ENGINE_ENGINE_H
 
+#include "fleet/fleet.h"
 #include "metrics/metrics.h"
 #include "population/population.h"
 #include "record/record.h"
@@ -44,10 +46,11 @@ struct hdo_engine { /* first member of every implementation; all borrowed */
     hdo_progress *progress;
     hdo_metrics *metrics;
     hdo_record *record;
+    hdo_fleet_seat *fleet; /* engine fleet; otherwise NULL */
 };
 
 extern const hdo_engine_ops *const hdo__engines[]; /* the registry, ends with NULL */
-extern const hdo_engine_ops hdo__engine_sync, hdo__engine_async;
+extern const hdo_engine_ops hdo__engine_sync, hdo__engine_async, hdo__engine_fleet;
 const hdo_engine_ops *hdo__engine_for(const hdo_config *c, const hdo_transport *t);
 
 /* Do mpi.async and mpi.slow make sense for this population? Also sets its `slow`. */

@@ -37,8 +37,9 @@ hdo_status hdo__population_init(hdo_population *p, const hdo_problem *problem, h
 size_t hdo__population_work_bytes(const hdo_population *p) {
     const hdo_objective *f = p->problem->objective;
     size_t most = 0, row = hdo__arena_round(p->models.ld * sizeof(float));
-    /* an estimate; and a copy of the model (mpi.async) or a second estimate (noise) */
-    if (p->problem->config->mpi.async || hdo__population_uses_noise(p)) row *= 2;
+    /* an estimate; and a copy of the model (mpi.async, fleet) or a second estimate (noise) */
+    bool copied = p->problem->config->mpi.async || p->problem->config->engine.id == HDO_ENGINE_FLEET;
+    if (copied || hdo__population_uses_noise(p)) row *= 2;
     for (int k = 0; k < p->n_classes; k++) {
         const hdo_class *c = &p->classes[k];
         bool here = c->first + c->count > p->models.first && c->first < p->models.first + p->models.count;

@@ -109,6 +109,8 @@ char *hdo__record_summary(const hdo_record *r) {
         HDO_JSON_REALS(&j, {"wait_s_mean", r->wire[2] / r->transport->ranks}, {"wait_s_max", r->wire[3]});
         if (r->put_engine != NULL) r->put_engine(r->engine, &j);
         hdo__json_end(&j, '}');
+    } else if (r->put_engine != NULL) {
+        r->put_engine(r->engine, &j);
     }
     hdo__json_text(&j, "dir", r->dir[0] != '\0' ? r->dir : NULL);
     return hdo__json_finish(&j);

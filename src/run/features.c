@@ -8,6 +8,7 @@
 
 #include "base/simd.h"
 #include "base/team.h"
+#include "fleet/bus.h"
 #include "hdo/experimental/all.h"
 #include "kernels/kernels.h"
 
@@ -43,6 +44,9 @@ int hdo_feature_list(hdo_feature *out, int cap) {
 #endif
     const char *mpi = hdo_mpi_flavour();
     add(out, cap, &n, "mpi", mpi != NULL, mpi != NULL ? mpi : "no plug-in found", "engine mpi: runs on many machines");
+    bool nats = hdo__bus_there();
+    add(out, cap, &n, "nats", nats, nats ? "plug-in found" : "no plug-in found",
+        "engine fleet: members that come and go");
     return n < cap ? n : cap;
 }
 

@@ -12,7 +12,8 @@
 #include "config/own.h"
 #include "run/run_internal.h"
 
-hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e) {
+hdo_status hdo__run_create(hdo_run **out, const hdo_config *c, hdo_fleet_seat *fleet, const hdo_hooks *hooks,
+                           hdo_error *e) {
     *out = NULL;
     hdo_status st = hdo_config_check(c, e);
     if (st != HDO_OK) return st;
@@ -22,6 +23,7 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     hdo__own_keep(r->config.own);
     atomic_flag_clear(&r->busy);
     r->columns = hdo__metric_names(c);
+    r->fleet = fleet;
     r->progress.start_loss = (double)NAN;
     if (hooks != NULL) r->hooks = *hooks;
     r->log = (hdo_log){.put = r->hooks.log, .ctx = r->hooks.ctx, .fd = -1};
@@ -38,11 +40,16 @@ hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *h
     st = r->columns != NULL ? hdo__run_wire(r, e) : hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
     if (r->transport != NULL) st = hdo__transport_settle(r->transport, st, e);
     if (st != HDO_OK) {
+        r->fleet = NULL; /* the caller's */
         hdo_run_destroy(r);
         return st;
     }
     *out = r;
     return HDO_OK;
+}
+
+hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e) {
+    return hdo__run_create(out, c, NULL, hooks, e);
 }
 
 void hdo_run_limit_time(hdo_run *r, double seconds) {
@@ -65,6 +72,7 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__own_drop(r->config.own);
     hdo__free(r->listener);
     free(r->columns);
+    hdo__fleet_close(r->fleet);
     hdo__free(r);
 }
 

@@ -89,8 +89,10 @@ hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error
 static hdo_status end_early(hdo_run *r, hdo_error *e) {
     if (r->progress.stop != HDO_RUNNING) return HDO_OK;
     r->progress.stop = HDO_STOPPED;
-    hdo_status st =
-        r->record.has_row && r->record.row.step == r->progress.step ? HDO_OK : hdo__record_evaluate(&r->record, e);
+    const hdo_engine_ops *ops = r->engine->ops;
+    bool seen = r->record.has_row && r->record.row.step == r->progress.step;
+    bool own = !seen && ops->evaluate != NULL && ops->evaluate(r->engine); /* without the others */
+    hdo_status st = seen || own ? HDO_OK : hdo__record_evaluate(&r->record, e);
     return st == HDO_OK ? hdo__record_conclude(&r->record, e) : st;
 }
 

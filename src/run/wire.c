@@ -35,6 +35,13 @@ static hdo_status hash_config(const hdo_run *r, unsigned char out[32], hdo_error
 }
 
 static hdo_status wire_transport(hdo_run *r, int n, hdo_error *e) {
+    if (r->config.engine.id == HDO_ENGINE_FLEET) {
+        if (r->fleet == NULL)
+            return hdo__fail(
+                e, HDO_E_CONFIG,
+                "engine fleet has no run of its own: start each member with hdo node --join URL --config FILE");
+        return hdo__inproc_create_part(&r->transport, n, r->fleet->id.place, r->fleet->id.nodes, e);
+    }
     if (r->config.engine.id != HDO_ENGINE_MPI) return hdo__inproc_create(&r->transport, n, e);
     hdo_transport_setup s = {.deadline_s = r->config.mpi.deadline_s,
                              .chunk = (size_t)r->config.mpi.chunk,
@@ -69,7 +76,8 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
                         .population = p,
                         .progress = &r->progress,
                         .metrics = &r->metrics,
-                        .record = &r->record};
+                        .record = &r->record,
+                        .fleet = r->fleet};
     size_t matrices = hdo__population_has_momentum(p) ? 3 : 2; /* models, and those that arrive */
     size_t state = matrices * hdo__population_cells(p) * sizeof(float);
     if (parts.ops->state_bytes != NULL) state += parts.ops->state_bytes(&parts);

@@ -50,7 +50,7 @@ enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR };
 enum { HDO_STREAMS_INDEPENDENT = 1, HDO_STREAMS_SHARED };
 enum { HDO_DIST_GAUSSIAN = 1, HDO_DIST_SPHERE, HDO_DIST_RADEMACHER };
 enum { HDO_KERNELS_AUTO = 1, HDO_KERNELS_REF };
-enum { HDO_ENGINE_SIM = 1, HDO_ENGINE_MPI };
+enum { HDO_ENGINE_SIM = 1, HDO_ENGINE_MPI, HDO_ENGINE_FLEET };
 enum {
     HDO_GRAPH_COMPLETE = 1,
     HDO_GRAPH_RING,
@@ -152,6 +152,7 @@ typedef struct hdo_mixing_config {
     int64_t degree;           /* small-world: neighbours before rewiring */
     char edges[HDO_PATH_MAX]; /* graph file: the edge list */
     hdo_choice average;       /* equal (the paper) | noise: weights inverse to the noise of the class | auto */
+    double clip;              /* fleet: models farther away than this many usual distances are refused; 0: none */
 } hdo_mixing_config;
 
 typedef struct hdo_eval_config {
@@ -202,6 +203,12 @@ typedef struct hdo_mpi_config {
     char slow[HDO_NAME_MAX];  /* "2:4": rank 2 takes 4 times as long for its local steps, to study stragglers */
 } hdo_mpi_config;
 
+/* engine: fleet. */
+typedef struct hdo_fleet_config {
+    double beat_s;   /* seconds between signs of life; silence of five of them means gone */
+    double forget_s; /* an exchange whose other half is silent this long is given up */
+} hdo_fleet_config;
+
 /* Where a value came from, for messages and `hdo config show --origin`. */
 typedef enum hdo_source { /* from the weakest to the strongest */
                           HDO_FROM_DEFAULT,
@@ -228,7 +235,7 @@ struct hdo_config {
     int64_t warmup;     /* W: local-only steps with rising learning rate, before them */
     int64_t threads;    /* 0: all CPUs this process may use */
     hdo_choice kernels; /* auto | ref */
-    hdo_choice engine;  /* sim: all nodes in this process | mpi: nodes spread over ranks */
+    hdo_choice engine;  /* sim: all nodes in this process | mpi: nodes spread over ranks | fleet: see docs/fleet.md */
     hdo_model_config model;
     hdo_data_config data;
     hdo_mixing_config mixing;
@@ -238,6 +245,7 @@ struct hdo_config {
     hdo_sink_config sink;
     hdo_churn_config churn;
     hdo_mpi_config mpi;
+    hdo_fleet_config fleet;
     int n_classes;
     hdo_class_config population[HDO_CLASSES_MAX];
 
