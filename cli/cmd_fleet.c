@@ -245,10 +245,10 @@ enum { DEMO, STATUS, MEAN, STOP, SERVE };
 static const cli_verb verbs[] = {{"demo", "[-o DIR] [--seconds S] [--force] [--json]",
                                   "a server and a handful of members on this machine; some die, some join late"},
                                  {"status", "URL [--json] " LINK, "who is there, class, speed, loss, exchanges, drops"},
-                                 {"mean", "URL --save FILE " LINK, "the mean model, while the run goes on"},
+                                 {"mean", "URL [--save FILE] " LINK, "the mean model, while the run goes on"},
                                  {"stop", "URL [--save FILE] " LINK, "ends the run, after saving its mean model"},
                                  {"serve-config",
-                                  "--members A,B,... -o DIR [--run NAME] [--tls DIR] [--listen ADDRESS]",
+                                  "[--members A,B,...] [-o DIR] [--run NAME] [--tls DIR] [--listen ADDRESS]",
                                   "a server configuration with users and permissions"},
                                  {.name = NULL}};
 

@@ -159,6 +159,11 @@ void hdo__join_listen(hdo_join *j, double wait_s, double quiet_s, bool hello) {
 
 hdo_status hdo__join_verdict(const hdo_join *j, hdo_error *e) {
     hdo_fleet_drop why = j->refused;
+    hdo_bus_state bus;
+    j->bus->ops->state(j->bus, &bus);
+    if (bus.refused)
+        return hdo__fail(e, HDO_E_ENGINE, "the server does not let member '%s' of run '%s' in: %s", j->name, j->run,
+                         bus.why);
     if (why == HDO_DROP_NONE && j->roster.used == 0) {
         why = j->drops[HDO_DROP_VERSION] > 0  ? HDO_DROP_VERSION
               : j->drops[HDO_DROP_CONFIG] > 0 ? HDO_DROP_CONFIG

@@ -102,7 +102,8 @@ static void pass_on(hdo_member *m, const hdo_xmsg *x) {
         return;
     }
     const hdo_roster_entry *p = hdo__roster_find(&m->roster, to);
-    if (p == NULL) return;
+    const char *name = p != NULL ? p->beat.name : to == m->asker ? m->asker_name : NULL;
+    if (name == NULL) return;
     hdo_fleet_msg msg = message(m, HDO_FLEET_EXCHANGE);
     msg.kind = (unsigned)x->kind;
     msg.from = x->from;
@@ -114,7 +115,7 @@ static void pass_on(hdo_member *m, const hdo_xmsg *x) {
         msg.data = (const unsigned char *)x->data;
         msg.len = msg.total = x->len * sizeof(float);
     }
-    say_to(m, p->beat.name, &msg);
+    say_to(m, name, &msg);
 }
 
 /* An event of node i. Talking to a sibling takes its lock too, in the order of the conversation: only this thread ever
@@ -154,7 +155,7 @@ static void event_of(hdo_member *m, int i, const hdo_xevent *e) {
     unlock_all(m);
 }
 
-static void on_exchange(hdo_member *m, const hdo_fleet_msg *x) {
+static void on_exchange(hdo_member *m, const hdo_fleet_msg *x, const char *name) {
     int i = (int)(x->to - m->s.id.member);
     if (x->to == 0 || i >= m->s.id.nodes) {
         count(m, HDO_DROP_LENGTH);
@@ -175,7 +176,9 @@ static void on_exchange(hdo_member *m, const hdo_fleet_msg *x) {
         if (msg.data == NULL) return;
     }
     if (x->kind == HDO_XMSG_OFFER && atomic_load(&m->leaving))
-        return; /* its question will be answered: never applied */
+        return;                            /* its question will be answered: never applied */
+    m->asker = hdo__fleet_member(x->from); /* it may have heard of us before we of it */
+    memcpy(m->asker_name, name, strlen(name) + 1);
     event_of(m, i, &(hdo_xevent){.kind = HDO_XEVENT_MESSAGE, .now_us = m->now_us, .msg = &msg});
 }
 
@@ -293,7 +296,7 @@ static void hear(hdo_member *m, const hdo_bus_message *raw) {
     }
     switch (x.type) {
     case HDO_FLEET_BEAT: on_beat(m, &x, name); break;
-    case HDO_FLEET_EXCHANGE: on_exchange(m, &x); break;
+    case HDO_FLEET_EXCHANGE: on_exchange(m, &x, name); break;
     case HDO_FLEET_ASK_CONFIG: hand_config(m, name, &x); break;
     case HDO_FLEET_ASK_MODEL: hand_model(m, name, &x); break;
     case HDO_FLEET_STOP: end(m, HDO_MEMBER_STOP, name); break;

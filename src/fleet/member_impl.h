@@ -21,6 +21,8 @@ struct hdo_member {
     hdo_roster roster;
     hdo_member_node *node; /* (nodes) */
     hdo_flows flows;
+    uint64_t asker; /* who the exchange message under way is from */
+    char asker_name[HDO_FLEET_NAME];
     int64_t now_us, beat_due_us, refuse_due_us, serve_due_us;
 
     pthread_t thread;
