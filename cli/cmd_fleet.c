@@ -39,11 +39,6 @@ static const cli_option options[] = {
     {.name = NULL},
 };
 
-hdo_fleet_link fleet_link(const char *url, const fleet_link_options *o) {
-    return (hdo_fleet_link){
-        .url = url, .credentials = o->credentials, .tls_ca = o->tls_ca, .tls_cert = o->tls_cert, .tls_key = o->tls_key};
-}
-
 static hdo_status look(const args *a, hdo_fleet_view **v, hdo_error *e) {
     hdo_fleet_link link = fleet_link(a->common.word[1], &a->link);
     return hdo_fleet_look(v, &link, a->link.run, a->wait_s, e);

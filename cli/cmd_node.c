@@ -46,6 +46,11 @@ static const cli_option options[] = {
     {.name = NULL},
 };
 
+hdo_fleet_link fleet_link(const char *url, const fleet_link_options *o) {
+    return (hdo_fleet_link){
+        .url = url, .credentials = o->credentials, .tls_ca = o->tls_ca, .tls_cert = o->tls_cert, .tls_key = o->tls_key};
+}
+
 typedef struct view {
     cli_progress progress;
     char label[80];

@@ -173,7 +173,7 @@ static void test_loss_and_repetition_change_no_sum(void **state) {
     int count = 0;
     open_world(&w, 4, 1, 50, 0.0);
     hdo__hub_fate(w.hub, lossy, &count);
-    run_for(&w, 4000, true);
+    run_for(&w, 20000, true);
     settle(&w);
     assert_true(met(&w) > 50);
     assert_true(fabs(sum_of(&w) - w.local) < 1e-3);

@@ -104,6 +104,7 @@ static void pass_on(hdo_member *m, const hdo_xmsg *x) {
     const hdo_roster_entry *p = hdo__roster_find(&m->roster, to);
     const char *name = p != NULL ? p->beat.name : to == m->asker ? m->asker_name : NULL;
     if (name == NULL) return;
+    if (hdo__post_leaving(m->post, x->from, x->to, x->seq)) return; /* what it asks for, or repeats, has not left yet */
     hdo_fleet_msg msg = message(m, HDO_FLEET_EXCHANGE);
     msg.kind = (unsigned)x->kind;
     msg.from = x->from;
@@ -118,6 +119,15 @@ static void pass_on(hdo_member *m, const hdo_xmsg *x) {
     say_to(m, name, &msg);
 }
 
+/* An offer is over. Who has one out refuses those of others, so nobody should always have one out: a rest of up to
+ * twice the time it took, by chance. Where answers come at once that is nothing. */
+static void rest(hdo_member *m, int i) {
+    hdo_member_node *n = &m->node[i];
+    hdo_stream s = hdo__stream(m->s.id.seed, HDO_RNG_FLEET, (uint32_t)(m->s.id.place + i), (uint64_t)n->offered_us, 1);
+    double most = fmin((double)(m->now_us - n->offered_us), 0.125 * (double)m->wait_max_us);
+    n->rest_us = m->now_us + (int64_t)(2.0 * hdo__rng_double(s, 2) * most);
+}
+
 /* An event of node i. Talking to a sibling takes its lock too, in the order of the conversation: only this thread ever
  * holds two. */
 static void deliver(hdo_member *m, int i, const hdo_xevent *event) {
@@ -125,9 +135,12 @@ static void deliver(hdo_member *m, int i, const hdo_xevent *event) {
     hdo_xevent e = *event;
     hdo_xout out;
     e.x = n->x;
+    bool was_out = !hdo__exchange_can_offer(n->machine);
     bool may_move = e.kind == HDO_XEVENT_MESSAGE && e.msg->data != NULL;
     double before = may_move ? hdo__flow_measure(n->x, m->s.len) : 0.0;
+    if (e.kind == HDO_XEVENT_OFFER) n->offered_us = m->now_us;
     hdo__exchange_step(n->machine, &e, &out);
+    if (was_out && hdo__exchange_can_offer(n->machine)) rest(m, i);
     if (out.moved) {
         bool local = hdo__fleet_member(e.msg->from) == m->s.id.member;
         double moved = hdo__flow_measure(n->x, m->s.len) - before;
@@ -176,7 +189,8 @@ static void on_exchange(hdo_member *m, const hdo_fleet_msg *x, const char *name)
         if (msg.data == NULL) return;
     }
     if (x->kind == HDO_XMSG_OFFER && atomic_load(&m->leaving))
-        return;                            /* its question will be answered: never applied */
+        return; /* its question will be answered: never applied */
+    if (x->kind == HDO_XMSG_ASK && hdo__post_coming(m->post, x->from, x->seq, m->now_us)) return; /* too early to ask */
     m->asker = hdo__fleet_member(x->from); /* it may have heard of us before we of it */
     memcpy(m->asker_name, name, strlen(name) + 1);
     event_of(m, i, &(hdo_xevent){.kind = HDO_XEVENT_MESSAGE, .now_us = m->now_us, .msg = &msg});
@@ -185,6 +199,7 @@ static void on_exchange(hdo_member *m, const hdo_fleet_msg *x, const char *name)
 /* A wish of node i: an offer to a node drawn from the living. */
 static void offer(hdo_member *m, int i) {
     hdo_member_node *n = &m->node[i];
+    if (m->now_us < n->rest_us) return; /* the wish stays */
     uint64_t wish = atomic_exchange(&n->wish, 0);
     uint32_t epoch = 0;
     if (wish == 0) return;
@@ -312,9 +327,11 @@ static double patience(hdo_member *m, double wait_s) {
     if (hdo__post_busy(m->post)) return 0.0;
     for (int i = 0; i < m->s.id.nodes; i++) {
         hdo_member_node *n = &m->node[i];
-        if (atomic_load(&n->wish) != 0) return 0.0;
+        bool wishes = atomic_load(&n->wish) != 0;
+        if (wishes && n->rest_us <= m->now_us) return 0.0;
         pthread_mutex_lock(&n->lock);
         int64_t t = hdo__exchange_due_us(n->machine);
+        if (wishes && n->rest_us < t) t = n->rest_us;
         pthread_mutex_unlock(&n->lock);
         if (t < due) due = t;
     }

@@ -10,6 +10,7 @@ typedef struct hdo_member_node {
     void *memory;
     float *x;
     uint64_t id;
+    int64_t offered_us, rest_us; /* when the last offer was made; no new one before */
     atomic_bool can_offer;
     atomic_uint_fast64_t wish; /* step + 1 of a wish; 0: none */
 } hdo_member_node;
@@ -23,6 +24,7 @@ struct hdo_member {
     hdo_flows flows;
     uint64_t asker; /* who the exchange message under way is from */
     char asker_name[HDO_FLEET_NAME];
+    int64_t wait_max_us; /* the longest patience for an answer */
     int64_t now_us, beat_due_us, refuse_due_us, serve_due_us;
 
     pthread_t thread;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "fleet/member_impl.h"
 
-enum { SMALL = 1 << 20, ROOMS = 3, WAIT_MIN_US = 20 * 1000, WAIT_MAX_US = 4 * 1000 * 1000, TURN_MS = 50 };
+enum { SMALL = 1 << 20, WAIT_MIN_US = 20 * 1000, WAIT_MAX_US = 4 * 1000 * 1000, TURN_MS = 50, BYTES_A_US = 4 };
 
 static int64_t now_us(void) {
     return (int64_t)(1e6 * hdo__now_s());
@@ -30,17 +30,20 @@ static hdo_status subscribe(hdo_member *m, hdo_error *e) {
 }
 
 static hdo_status start_machines(hdo_member *m, hdo_error *e) {
-    bool small = m->s.len * sizeof(float) <= SMALL;
+    size_t bytes = m->s.len * sizeof(float);
+    int64_t wait_max = WAIT_MAX_US + (int64_t)(bytes / BYTES_A_US); /* a long model over a thin line, there and back */
+    int64_t forget = (int64_t)(1e6 * m->s.forget_s);
+    m->wait_max_us = wait_max;
     hdo_exchange_setup s = {.epoch = m->s.id.epoch,
                             .len = m->s.len,
                             .weight = 1.0f,
                             .clip = m->s.clip,
-                            .slots = small ? 8 : 3,
+                            .slots = bytes <= SMALL ? 8 : 2,
                             .doubts = 8,
                             .peers = HDO_ROSTER_MAX,
                             .wait_min_us = WAIT_MIN_US,
-                            .wait_max_us = WAIT_MAX_US,
-                            .forget_us = (int64_t)(1e6 * m->s.forget_s)};
+                            .wait_max_us = wait_max,
+                            .forget_us = forget > 4 * wait_max ? forget : 4 * wait_max};
     for (int i = 0; i < m->s.id.nodes; i++) {
         hdo_member_node *n = &m->node[i];
         s.self = n->id = m->s.id.member + (uint64_t)i;
@@ -65,7 +68,7 @@ hdo_status hdo__member_create(hdo_member **out, const hdo_member_setup *s, hdo_e
                         ? hdo__roster_init(&m->roster, e)
                         : hdo__fail(e, HDO_E_MEMORY, "out of memory for the member");
     for (int i = 0; i < s->id.nodes && m->node != NULL; i++) pthread_mutex_init(&m->node[i].lock, NULL);
-    if (st == HDO_OK) st = hdo__post_create(&m->post, m->bus, s->len * sizeof(float), ROOMS, e);
+    if (st == HDO_OK) st = hdo__post_create(&m->post, m->bus, s->len * sizeof(float), 2, e);
     if (st == HDO_OK) st = start_machines(m, e);
     if (st == HDO_OK) st = subscribe(m, e);
     if (st != HDO_OK) {

@@ -123,7 +123,23 @@ const float *hdo__post_take(hdo_post *p, const hdo_fleet_msg *m, int64_t now_us,
     return (const float *)(const void *)a->body; /* of hdo__alloc: aligned */
 }
 
+bool hdo__post_coming(const hdo_post *p, uint64_t from, uint64_t seq, int64_t now_us) {
+    for (int k = 0; k < p->rooms; k++) {
+        const arrival *a = &p->in[k];
+        if (a->from == from && a->seq == seq && now_us - a->heard_us <= STALE_US) return true;
+    }
+    return false;
+}
+
 /* ---- leaving ---- */
+
+bool hdo__post_leaving(const hdo_post *p, uint64_t from, uint64_t to, uint64_t seq) {
+    for (int k = 0; k < p->rooms; k++) {
+        const departure *d = &p->out[k];
+        if (d->waits && d->head.from == from && d->head.to == to && d->head.seq == seq) return true;
+    }
+    return false;
+}
 
 static bool send_chunk(hdo_post *p, const char *subject, hdo_fleet_msg *m, const unsigned char *body) {
     uint64_t rest = m->total - m->offset;

@@ -24,6 +24,10 @@ const float *hdo__post_take(hdo_post *p, const hdo_fleet_msg *m, int64_t now_us,
 bool hdo__post_send(hdo_post *p, const char *subject, const hdo_fleet_msg *m);
 /* At most `chunks` of what waits. True: there is more. */
 bool hdo__post_work(hdo_post *p, int chunks);
+/* Is an offer of that node and number on its way: are its chunks still coming, or (leaving) still here? A question
+ * about it would be too early. */
+bool hdo__post_coming(const hdo_post *p, uint64_t from, uint64_t seq, int64_t now_us);
+bool hdo__post_leaving(const hdo_post *p, uint64_t from, uint64_t to, uint64_t seq);
 bool hdo__post_busy(const hdo_post *p);      /* something waits to leave */
 uint64_t hdo__post_bytes(const hdo_post *p); /* sent so far */
 

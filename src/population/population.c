@@ -83,7 +83,8 @@ hdo_status hdo__population_reserve(hdo_population *p, hdo_error *e) {
               get(&p->fresh, p->churn.active && p->churn.fresh, row) && get(&p->active, true, n * sizeof(int32_t)) &&
               get(&p->own, true, count * sizeof(int32_t)) && get(&p->result, true, n * sizeof(hdo_node_result)) &&
               get(&p->returned, true, n * sizeof(int32_t)) && get(&p->mine, true, (n / 2 + 1) * sizeof(float *)) &&
-              get(&p->peer, true, (n / 2 + 1) * sizeof(float *)) && hdo__mean_init(&p->mean, p->models.ld) == HDO_OK;
+              get(&p->peer, true, (n / 2 + 1) * sizeof(float *)) &&
+              (p->transport->alone || hdo__mean_init(&p->mean, p->models.ld) == HDO_OK);
     if (!ok) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: %d nodes of %zu numbers need %.1f GB", p->models.count,
                          p->models.ld, (double)(count * row * (momentum ? 2 : 1)) / 1e9);
