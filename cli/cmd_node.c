@@ -136,7 +136,7 @@ static int drive(args *a, const hdo_config *c) {
 
 static int with_config(void *ctx, hdo_config *c) {
     hdo_error e = {0};
-    if (hdo_config_set(c, "engine", "fleet", HDO_FROM_FLAG, &e) != HDO_OK || hdo_config_check(c, &e) != HDO_OK)
+    if (hdo_config_set_from(c, "engine", "fleet", HDO_FROM_FLAG, &e) != HDO_OK || hdo_config_check(c, &e) != HDO_OK)
         return cli_fail(&e);
     return drive(ctx, c);
 }

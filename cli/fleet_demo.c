@@ -142,11 +142,11 @@ static int prepare(demo *d) {
                                          {"checkpoint.every_s", "1"},   {"checkpoint.keep", "2"}};
     if (c == NULL) return fail("the demonstration", "out of memory");
     hdo_config_default(c);
-    hdo_status st = hdo_config_load_text(c, "demo", hdo_preset("demo"), strlen(hdo_preset("demo")), &e);
+    hdo_status st = hdo_config_load_bytes(c, "demo", hdo_preset("demo"), strlen(hdo_preset("demo")), &e);
     hdo_config_as_base(c);
     if (st == HDO_OK) st = hdo_config_population(c, "2fo+6zo", &e);
     for (size_t k = 0; k < sizeof set / sizeof set[0] && st == HDO_OK; k++)
-        st = hdo_config_set(c, set[k][0], set[k][1], HDO_FROM_FLAG, &e);
+        st = hdo_config_set_from(c, set[k][0], set[k][1], HDO_FROM_FLAG, &e);
     char *yaml = st == HDO_OK ? hdo_config_dump(c, false) : NULL;
     free(c);
     if (st == HDO_OK) st = hdo__dir_create(d->o->output, &e);

@@ -125,16 +125,15 @@ static void test_what_may_change(void **state) {
 /* A safetensors file with this metadata and one tensor of three numbers. */
 static const char *tensor_file(const char *metadata) {
     hdo_st_tensor t = {.name = "params", .dtype = "F32", .n_dim = 2, .dim = {1, 3}};
-    char *head, all[4096] = "";
-    size_t len;
-    uint64_t file_len;
+    char all[4096] = "";
+    hdo_st_head head;
     hdo_error e = {0};
     const char *path = in("odd.safetensors", "");
-    if (hdo__st_plan(&t, 1, metadata, &head, &len, &file_len, &e) != HDO_OK) fail_msg("%s", e.msg);
-    assert_true(file_len < sizeof all);
-    memcpy(all, head, len);
-    assert_int_equal(hdo__file_write(path, all, (size_t)file_len, &e), HDO_OK);
-    free(head);
+    if (hdo__st_plan(&t, 1, metadata, &head, &e) != HDO_OK) fail_msg("%s", e.msg);
+    assert_true(head.file_len < sizeof all);
+    memcpy(all, head.bytes, head.len);
+    assert_int_equal(hdo__file_write(path, all, (size_t)head.file_len, &e), HDO_OK);
+    free(head.bytes);
     return path;
 }
 
@@ -166,14 +165,14 @@ static void test_what_is_no_checkpoint(void **state) {
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         assert_int_equal(hdo__ckfile_open(&f, tensor_file(cases[k].metadata), &e), cases[k].st);
         says(&e, cases[k].said);
-        assert_true(f.fd < 0 && f.state == NULL && f.config == NULL && f.tensor == NULL); /* nothing is left open */
+        assert_true(f.fd < 0 && f.state == NULL && f.config == NULL && f.list.t == NULL); /* nothing is left open */
     }
     const char *whole = tensor_file("{\"format\": \"hdo-checkpoint\", \"version\": \"3\", \"sha256\": \"" ZEROS
                                     "\", \"state\": \"s\", \"config\": \"c\"}");
     assert_int_equal(hdo__ckfile_open(&f, whole, &e), HDO_OK);
     assert_string_equal(f.state, "s");
     assert_string_equal(f.config, "c");
-    assert_int_equal(f.n_tensors, 1);
+    assert_int_equal(f.list.n, 1);
     assert_int_equal(hdo__ckfile_verify(&f, &e), HDO_E_DATA); /* never sealed */
     says(&e, "do not match its checksum");
     hdo__ckfile_close(&f);
@@ -198,14 +197,13 @@ static void fake(const hdo_run *r, hdo_st_tensor *t, int n) {
     hdo_error e = {0};
     hdo_state_head h;
     hdo__state_head_of(&r->record, &h);
-    char *head, *text = hdo__state_text(&r->record, &h), path[HDO_CKFILE_PATH_MAX], all[8192] = "";
-    size_t len;
-    uint64_t file_len;
-    if (hdo__ckfile_plan(t, n, text, "", &head, &len, &file_len, &e) != HDO_OK) fail_msg("%s", e.msg);
-    memcpy(all, head, len);
+    char *text = hdo__state_text(&r->record, &h), path[HDO_CKFILE_PATH_MAX], all[8192] = "";
+    hdo_st_head head;
+    if (hdo__ckfile_plan(t, n, text, "", &head, &e) != HDO_OK) fail_msg("%s", e.msg);
+    memcpy(all, head.bytes, head.len);
     hdo__ckfile_path(in("shape", ""), 9, path);
-    assert_int_equal(hdo__file_write(path, all, (size_t)file_len, &e), HDO_OK);
-    free(head);
+    assert_int_equal(hdo__file_write(path, all, (size_t)head.file_len, &e), HDO_OK);
+    free(head.bytes);
     free(text);
 }
 

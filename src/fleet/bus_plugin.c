@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "fleet/bus.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 #ifdef HDO_BUS_BUILT_IN /* a small program that carries it */
 hdo_status hdo_bus_open(int abi, const char *version, const hdo_bus_setup *s, hdo_bus **out, hdo_error *e);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 enum { HELLO_US = 250 * 1000, TRIES = 3 };
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "fleet/member_impl.h"
-#include "hdo/hdo.h"
+#include "hdo/experimental/all.h"
 
 enum { MESSAGES_A_TURN = 256, CHUNKS_A_TURN = 4, REFUSE_US = 100 * 1000 };
 

@@ -160,7 +160,7 @@ static hdo_status find_config(joining *n, hdo_error *e) {
     n->config = hdo__alloc(sizeof *n->config);
     if (n->config == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_config_default(n->config);
-    st = hdo_config_load_text(n->config, "the configuration of the run", n->join.text, strlen(n->join.text), e);
+    st = hdo_config_load_bytes(n->config, "the configuration of the run", n->join.text, strlen(n->join.text), e);
     return st == HDO_OK ? settle_config(n, e) : st;
 }
 

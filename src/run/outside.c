@@ -128,7 +128,7 @@ static hdo_status open_problem(hdo_fleet_view *v, hdo_config *c, hdo_problem *p,
     hdo_status st = v->join.text != NULL ? HDO_OK : hdo__join_ask_config(&v->join, MODEL_S, e);
     if (st != HDO_OK) return st;
     hdo_config_default(c);
-    st = hdo_config_load_text(c, "the configuration of the run", v->join.text, strlen(v->join.text), e);
+    st = hdo_config_load_bytes(c, "the configuration of the run", v->join.text, strlen(v->join.text), e);
     if (st == HDO_OK) st = hdo__problem_open_whole(p, c, e);
     if (st != HDO_OK) hdo__error_prefix(e, "the names of the tensors follow from the data, too");
     return st;

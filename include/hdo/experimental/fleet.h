@@ -9,7 +9,7 @@
 #ifndef HDO_EXPERIMENTAL_FLEET_H
 #define HDO_EXPERIMENTAL_FLEET_H
 
-#include "hdo/hdo.h"
+#include "hdo/experimental/run.h"
 
 #ifdef __cplusplus
 extern "C" {
