@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "folder_help.h"
 #include "hdo/experimental/all.h"
@@ -388,6 +389,7 @@ static void test_summary(void **state) {
     small(&c);
     set(&c, "seed", "11");
     set(&c, "name", "tale");
+    double began = hdo__now_s();
     hdo_run *r = make(&c, "summary", 4);
     assert_int_equal(hdo_run_write_summary(r, &e), HDO_OK);
     json_t *o = load(in("summary", "summary.json")), *fin = json_object_get(o, "final");
@@ -427,7 +429,10 @@ static void test_summary(void **state) {
     assert_true(real(fin, "gamma") == row->gamma && real(fin, "mg") == row->mg &&
                 real(fin, "train_loss") == row->train_loss);
     assert_true(row->gamma > 0.0 && row->mg > 0.0);
-    assert_true(real(json_object_get(o, "time"), "wall_s") >= real(json_object_get(o, "time"), "step_s"));
+    const json_t *time = json_object_get(o, "time");
+    assert_true(real(time, "wall_s") >= real(time, "step_s") + real(time, "eval_s"));
+    assert_true(real(time, "wall_s") <= hdo__now_s() - began && real(time, "step_s") > 0.0 &&
+                real(time, "eval_s") > 0.0);
     assert_string_equal(word(json_object_get(o, "mixing"), "kind"), "matching");
     assert_null(json_object_get(o, "mpi"));
     assert_null(json_object_get(o, "divergence"));
