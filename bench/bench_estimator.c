@@ -45,7 +45,7 @@ static void *get(size_t bytes) {
 }
 
 static void run_estimate(work *w) {
-    hdo_work hw = {&w->team.arena[0], &w->team};
+    hdo_work hw = {&w->team.arena[0], &w->team, 0};
     hdo_request q = {.batch = &w->batch, .x = w->x, .seed = 1, .node = 3, .step = w->step++, .eta = 0.01};
     hdo_estimate_info info = {0};
     if (w->s.ops->estimate(&w->s, w->f, &q, &hw, w->g, &info) != HDO_OK) die("the estimate failed");

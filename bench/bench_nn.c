@@ -85,7 +85,7 @@ static void run(const row *r, int threads, double seconds) {
     hdo_arena own;
     size_t bytes = hdo__net_work_for(net, r->pass, B, K);
     if (hdo__team_init(&team, threads, bytes) != HDO_OK || hdo__arena_init(&own, bytes) != HDO_OK) exit(1);
-    hdo_work w = {threads == 1 ? &team.arena[0] : &own, &team};
+    hdo_work w = {threads == 1 ? &team.arena[0] : &own, &team, 0};
 
     static double t[MAX_REPS];
     int reps = 0;

@@ -117,12 +117,12 @@ typedef struct pass {
 
 static void do_grad(void *p) {
     pass *q = p;
-    hdo_work w = {&q->team.arena[0], &q->team};
+    hdo_work w = {&q->team.arena[0], &q->team, 0};
     hdo__net_grad(q->net, &q->b, q->x, &w, q->g, q->loss, NULL);
 }
 static void do_many(void *p) {
     pass *q = p;
-    hdo_work w = {&q->team.arena[0], &q->team};
+    hdo_work w = {&q->team.arena[0], &q->team, 0};
     hdo__net_loss_many(q->net, &q->b, q->x, &q->u, 0, q->K, 1e-4f, &w, q->loss);
 }
 

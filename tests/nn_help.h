@@ -110,7 +110,7 @@ static inline void nn_open(nn_case *c, int kernels, const char *text, int C, int
     assert_int_equal(hdo__team_init(&c->team, threads, bytes), HDO_OK);
     assert_int_equal(hdo__arena_init(&c->arena, bytes), HDO_OK);
     /* One thread: the arena is the team's, as inside a task of a wider team. */
-    c->work = (hdo_work){threads == 1 ? &c->team.arena[0] : &c->arena, &c->team};
+    c->work = (hdo_work){threads == 1 ? &c->team.arena[0] : &c->arena, &c->team, 0};
 }
 
 static inline void nn_close(nn_case *c) {

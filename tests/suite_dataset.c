@@ -106,11 +106,11 @@ static void check_one(const hdo_dataset *a, const hdo_dataset *b) {
         }
         idx[0] = 0;
         idx[1] = a->count - 1;
-        a->ops->gather(a, idx, BATCH, NULL, x, tok, y);
+        hdo__dataset_gather(a, idx, BATCH, NULL, x, tok, y);
         for (int k = 0; k < BATCH; k++) {
             assert_true(y[k] >= 0 && y[k] < a->classes);
             assert_int_equal(y[k], a->ops->label(a, idx[k]));
-            b->ops->gather(b, &idx[k], 1, NULL, x2, tok2, &y2); /* the other copy, one by one: same bits */
+            hdo__dataset_gather(b, &idx[k], 1, NULL, x2, tok2, &y2); /* the other copy, one by one: same bits */
             assert_int_equal(y[k], y2);
             if (a->vocab > 0) {
                 assert_memory_equal(tok + (size_t)k * w, tok2, w * sizeof *tok);
@@ -194,14 +194,14 @@ static void test_dataset_scaling_and_augmentation(void **state) {
     int64_t idx[64];
     int32_t y[64];
     for (int k = 0; k < 64; k++) idx[k] = k % N;
-    ds->ops->gather(ds, idx, N, NULL, x, NULL, y);
+    hdo__dataset_gather(ds, idx, N, NULL, x, NULL, y);
     for (int i = 0; i < N * IN; i++) { /* torchvision's arithmetic, float by float */
         int c = i % IN / (H * W);
         float want = ((float)px[i] / 255.0f - mean[c]) / sd[c];
         assert_memory_equal(&x[i], &want, sizeof want);
     }
     const hdo_stream at = hdo__stream(1, HDO_RNG_AUGMENT, 4, 77, 0);
-    ds->ops->gather(ds, idx, 64, &at, x, NULL, y);
+    hdo__dataset_gather(ds, idx, 64, &at, x, NULL, y);
     int flips = 0, shifts[9][9] = {{0}};
     for (int k = 0; k < 64; k++) { /* each result is one of the 81 * 2 allowed, the same for all channels */
         int found = 0, fy = 0, fx = 0, ff = 0;
@@ -227,7 +227,7 @@ static void test_dataset_scaling_and_augmentation(void **state) {
     for (int k = 0; k < 81; k++) places += shifts[k / 9][k % 9] > 0;
     assert_true(flips > 12 && flips < 52 && places > 25);
     static float again[64 * IN];
-    ds->ops->gather(ds, idx, 64, &at, again, NULL, y); /* addressed: the same again */
+    hdo__dataset_gather(ds, idx, 64, &at, again, NULL, y); /* addressed: the same again */
     assert_memory_equal(x, again, sizeof x);
     hdo__dataset_destroy(ds);
 }
@@ -286,8 +286,8 @@ static void test_dataset_fixed_crops(void **state) {
                               .seed = how};
         hdo_dataset *ds;
         assert_int_equal(hdo__byteset_create(&ds, &s, NULL), HDO_OK);
-        ds->ops->gather(ds, idx, N, NULL, x[how], NULL, y);
-        ds->ops->gather(ds, reverse, N, &at, back, NULL, y);
+        hdo__dataset_gather(ds, idx, N, NULL, x[how], NULL, y);
+        hdo__dataset_gather(ds, reverse, N, &at, back, NULL, y);
         for (int k = 0; k < N; k++) assert_memory_equal(back + (N - 1 - k) * IN, x[how] + k * IN, IN * sizeof(float));
         hdo__dataset_destroy(ds);
     }
@@ -326,8 +326,8 @@ static void test_dataset_turned(void **state) {
     float plain[12 * IN], x[12 * IN];
     int32_t y[12];
     for (int augmented = 0; augmented < 2; augmented++) {
-        inner->ops->gather(inner, image, 12, augmented ? &at : NULL, plain, NULL, y);
-        ds->ops->gather(ds, idx, 12, augmented ? &at : NULL, x, NULL, y);
+        hdo__dataset_gather(inner, image, 12, augmented ? &at : NULL, plain, NULL, y);
+        hdo__dataset_gather(ds, idx, 12, augmented ? &at : NULL, x, NULL, y);
         for (int k = 0; k < 12; k++) {
             assert_int_equal(y[k], k % 4);
             assert_int_equal(ds->ops->label(ds, k), k % 4);

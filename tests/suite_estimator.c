@@ -62,8 +62,8 @@ static void check_one(bench *b, const hdo_estimator *s) {
     hdo_estimator many = *s;
     many.rv = 1500;
     assert_int_equal(hdo__arena_init(&a, hdo__estimator_work_bytes(&many, b->f, b->batch.size)), HDO_OK);
-    hdo_team team = {1, &a};
-    b->w = (hdo_work){&a, &team};
+    hdo_team team = {1, &a, 0};
+    b->w = (hdo_work){&a, &team, 0};
     memcpy(x, b->x, bytes);
     hdo_request raw = {.batch = &b->batch, .x = b->x, .seed = 11, .node = 1, .step = 2, .eta = 0.1};
     hdo_estimate_info info = {0};
@@ -105,7 +105,7 @@ static void check_one(bench *b, const hdo_estimator *s) {
     bench_estimate(b, &many, 1, 2, G);
     double cosine = hdo__dot(d, G, g) / sqrt(hdo__sumsq(d, G) * hdo__sumsq(d, g));
     assert_true(cosine > 0.95);
-    b->w = (hdo_work){&b->team.arena[0], &b->team};
+    b->w = (hdo_work){&b->team.arena[0], &b->team, 0};
     hdo__arena_clear(&a);
     free(x);
     free(G);

@@ -276,7 +276,7 @@ static void test_custom_hold_out_is_a_partition(void **state) {
         int64_t idx = k < 80 ? k : k - 80;
         float x;
         int32_t y;
-        ds->ops->gather(ds, &idx, 1, NULL, &x, NULL, &y);
+        hdo__dataset_gather(ds, &idx, 1, NULL, &x, NULL, &y);
         assert_false(seen[(int)x]);
         seen[(int)x] = true;
         assert_int_equal(y, (int)x % 3);
@@ -289,7 +289,7 @@ static void test_custom_hold_out_is_a_partition(void **state) {
     for (int64_t i = 0; i < 80; i++) {
         float x;
         int32_t y;
-        t->ops->gather(t, &i, 1, NULL, &x, NULL, &y);
+        hdo__dataset_gather(t, &i, 1, NULL, &x, NULL, &y);
         s1 += (double)x;
         s2 += (double)x * (double)x;
     }

@@ -22,7 +22,7 @@ static int32_t fake_label(const hdo_dataset *ds, int64_t i) {
     (void)ds;
     return (int32_t)(i * i % LABELS);
 }
-static const hdo_dataset_ops fake_ops = {"fake", NULL, NULL, fake_label};
+static const hdo_dataset_ops fake_ops = {.name = "fake", .label = fake_label};
 
 static hdo_dataset fake(int64_t count) {
     hdo_dataset ds = {.ops = &fake_ops, .count = count, .n_in = 1, .shape = {1, 1, 1}, .classes = LABELS};

@@ -91,7 +91,7 @@ static void test_synth_bayes_error_is_reached(void **state) {
         for (int64_t i = 0; i < v->count; i++) {
             float x[16];
             int32_t y;
-            v->ops->gather(v, &i, 1, NULL, x, NULL, &y);
+            hdo__dataset_gather(v, &i, 1, NULL, x, NULL, &y);
             int64_t best = 0;
             double least = 1e300;
             for (int64_t a = 0; a < C; a++) {

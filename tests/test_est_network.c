@@ -29,7 +29,7 @@ static void bench_network(bench *b, const char *model) {
         most = need > most ? need : most;
     }
     assert_int_equal(hdo__team_init(&b->team, 1, most), HDO_OK);
-    b->w = (hdo_work){&b->team.arena[0], &b->team};
+    b->w = (hdo_work){&b->team.arena[0], &b->team, 0};
 }
 
 /* G.g / |g|^2 has mean 1; |G|^2 its theoretical mean; the projection on a fixed vector is that of g. */
@@ -162,7 +162,7 @@ static void test_network_memory_and_threads(void **state) {
             hdo_estimator s = bench_estimator(names[i], k == 0 ? 16 : 300, 1e-4);
             hdo_team team;
             assert_int_equal(hdo__team_init(&team, 1, hdo__estimator_work_bytes(&s, b.f, 4)), HDO_OK);
-            b.w = (hdo_work){&team.arena[0], &team};
+            b.w = (hdo_work){&team.arena[0], &team, 0};
             bench_estimate(&b, &s, 1, 2, b.g);
             high[k] = team.arena[0].high;
             hdo__team_clear(&team);
@@ -173,13 +173,13 @@ static void test_network_memory_and_threads(void **state) {
         for (int threads = 1; threads <= 3; threads++) {
             hdo_team team;
             assert_int_equal(hdo__team_init(&team, threads, hdo__estimator_work_bytes(&s, b.f, 4)), HDO_OK);
-            b.w = (hdo_work){&team.arena[0], &team};
+            b.w = (hdo_work){&team.arena[0], &team, 0};
             bench_estimate(&b, &s, 1, 2, threads == 1 ? b.g : G);
             if (threads > 1) assert_memory_equal(b.g, G, d * sizeof *G);
             hdo__team_clear(&team);
         }
     }
-    b.w = (hdo_work){&b.team.arena[0], &b.team};
+    b.w = (hdo_work){&b.team.arena[0], &b.team, 0};
     free(G);
     bench_clear(&b);
 }

@@ -144,12 +144,12 @@ static void test_est_options(void **state) {
 static size_t high_water(bench *b, const hdo_estimator *s) {
     hdo_arena a;
     assert_int_equal(hdo__arena_init(&a, hdo__estimator_work_bytes(s, b->f, b->batch.size)), HDO_OK);
-    hdo_team team = {1, &a};
-    b->w = (hdo_work){&a, &team};
+    hdo_team team = {1, &a, 0};
+    b->w = (hdo_work){&a, &team, 0};
     bench_estimate(b, s, 0, 0, b->g); /* aborts if work_bytes were too small */
     assert_int_equal(hdo__arena_mark(&a), 0);
     size_t high = a.high;
-    b->w = (hdo_work){&b->team.arena[0], &b->team};
+    b->w = (hdo_work){&b->team.arena[0], &b->team, 0};
     hdo__arena_clear(&a);
     return high;
 }
@@ -199,12 +199,12 @@ static void test_est_bits_independent_of_threads(void **state) {
             s.directions = dir;
             s.coords = 40;
             if (!s.ops->gaussian && !s.ops->axes) s.distribution = HDO_DIST_SPHERE;
-            b.w = (hdo_work){&b.team.arena[0], &b.team};
+            b.w = (hdo_work){&b.team.arena[0], &b.team, 0};
             hdo_estimate_info info = bench_estimate(&b, &s, 2, 3, b.g);
             for (int threads = 2; threads <= 3; threads++) {
                 hdo_team team;
                 assert_int_equal(hdo__team_init(&team, threads, (size_t)16 << 20), HDO_OK);
-                b.w = (hdo_work){&team.arena[0], &team};
+                b.w = (hdo_work){&team.arena[0], &team, 0};
                 hdo_estimate_info again = bench_estimate(&b, &s, 2, 3, G);
                 assert_memory_equal(b.g, G, d * sizeof *G);
                 assert_true(info.loss == again.loss && info.forward == again.forward);
@@ -212,7 +212,7 @@ static void test_est_bits_independent_of_threads(void **state) {
             }
         }
     }
-    b.w = (hdo_work){&b.team.arena[0], &b.team};
+    b.w = (hdo_work){&b.team.arena[0], &b.team, 0};
     free(G);
     bench_clear(&b);
 }

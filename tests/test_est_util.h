@@ -60,7 +60,7 @@ static inline void bench_finish(bench *b, float spread) {
     hdo__rng_normal(bench_stream(1), 0, b->f->d, b->x);
     hdo__scale(b->f->d, spread, b->x);
     assert_int_equal(hdo__team_init(&b->team, 1, (size_t)16 << 20), HDO_OK);
-    b->w = (hdo_work){&b->team.arena[0], &b->team};
+    b->w = (hdo_work){&b->team.arena[0], &b->team, 0};
 }
 
 static inline void bench_config(bench *b, const char *model) {

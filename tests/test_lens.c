@@ -111,7 +111,7 @@ static void dense(const hdo_run *r, const double *x, double *H, double *g, doubl
     for (int64_t i = 0; i < N; i++) {
         float in[F];
         int32_t label;
-        r->problem.train->ops->gather(r->problem.train, &i, 1, NULL, in, NULL, &label);
+        hdo__dataset_gather(r->problem.train, &i, 1, NULL, in, NULL, &label);
         double z[K], a[F + 1], s[D], sum = 0.0;
         for (int f = 0; f < F; f++) a[f] = (double)in[f];
         a[F] = 1.0;

@@ -200,7 +200,7 @@ static void test_complex_bits_and_memory(void **state) {
             hdo_team team;
             size_t bytes = hdo__net_work_for(c.net, HDO_PASS_CPLX, c.s.size, K);
             assert_int_equal(hdo__team_init(&team, threads, bytes), HDO_OK); /* aborts if that is too little */
-            hdo_work w = {&team.arena[0], &team};
+            hdo_work w = {&team.arena[0], &team, 0};
             size_t before = hdo__alloc_count();
             hdo__net_complex(c.net, &c.s, c.x, &u, 0, K, 1e-3, &w, slope[threads - 1]);
             assert_int_equal(hdo__alloc_count(), before);

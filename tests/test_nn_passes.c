@@ -292,7 +292,7 @@ static void one_pass(const nn_row *o, int batch, int k, int threads, bool tiles)
         hdo__arena_clear(&c.arena);
         assert_int_equal(hdo__team_init(&c.team, threads, bytes), HDO_OK);
         assert_int_equal(hdo__arena_init(&c.arena, bytes), HDO_OK);
-        c.work = (hdo_work){threads == 1 ? &c.team.arena[0] : &c.arena, &c.team};
+        c.work = (hdo_work){threads == 1 ? &c.team.arena[0] : &c.arena, &c.team, 0};
         for (int train = 0; train < 2; train++) {
             c.s.train = train;
             if (pass == HDO_PASS_LOSS) hdo__net_loss(c.net, &c.s, c.x, &c.work, &sum, NULL, NULL);

@@ -214,7 +214,7 @@ static void test_nn_network_refuses(void **state) {
     double loss;
     hdo_team team;
     assert_int_equal(hdo__team_init(&team, 1, o->ops->work_bytes(o, 2, 1)), HDO_OK);
-    hdo_work w = {&team.arena[0], &team};
+    hdo_work w = {&team.arena[0], &team, 0};
     hdo_batch b = {.size = 2, .in = in, .label = label, .train = true};
     assert_int_equal(o->ops->init(o, 1, x), HDO_OK);
     assert_int_equal(o->ops->loss(o, &b, x, &w, &loss, NULL), HDO_OK);

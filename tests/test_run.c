@@ -236,7 +236,7 @@ static void test_run_update_skips_zeros(void **state) {
     hdo_ranges zero = {some, 2}, none = {0};
     hdo_team team;
     assert_int_equal(hdo__team_init(&team, 2, hdo__update_work_bytes(D)), HDO_OK);
-    hdo_work w = {&team.arena[0], &team};
+    hdo_work w = {&team.arena[0], &team, 0};
     float *x[2], *m[2], *g = hdo__alloc(D * sizeof(float));
     for (int k = 0; k < 2; k++) {
         x[k] = hdo__alloc(D * sizeof(float));

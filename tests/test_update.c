@@ -128,7 +128,7 @@ typedef struct move {
 static void check_move(const move *m) {
     hdo_team team;
     assert_int_equal(hdo__team_init(&team, m->threads, hdo__update_work_bytes(m->d)), HDO_OK);
-    hdo_work w = {&team.arena[0], &team};
+    hdo_work w = {&team.arena[0], &team, 0};
     hdo_update u = {.momentum = m->momentum, .momentum_kind = m->kind, .weight_decay = m->decay};
     bool heavy = m->momentum > 0.0;
     float *x = hdo__alloc(m->d * 4), *g = hdo__alloc(m->d * 4), *v = hdo__alloc(m->d * 4), *y = hdo__alloc(m->d * 4),

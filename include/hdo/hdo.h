@@ -108,6 +108,17 @@ HDO_API char *hdo_config_text(const hdo_config *c);
  * NULL: no such section or key, or out of memory. */
 HDO_API char *hdo_config_help(const char *section);
 
+/* ---- tables of one's own ---- */
+
+/* Brings an objective: it takes the place of `model.name`, which becomes the table's name. The table is copied; the
+ * user's pointer is kept, shared by copies of the configuration and by runs, and def->destroy, if there is one, is
+ * called with it when the last of them is gone (not when this function fails). Bringing another one replaces it.
+ * HDO_E_MISUSE: a table that makes no sense, in a sentence. Callbacks are called from inside hdo_run_new,
+ * hdo_run_advance and hdo_run_stop only: their threads and purity are said in <hdo/objective.h>. */
+HDO_API hdo_status hdo_config_use_objective(hdo_config *c, const hdo_objective_def *def, void *user, hdo_error *e);
+/* Brings data: they take the place of `data.name`. All else as above. */
+HDO_API hdo_status hdo_config_use_dataset(hdo_config *c, const hdo_dataset_def *def, void *user, hdo_error *e);
+
 /* ---- runs ---- */
 
 /* Why a run is where it is. Diverging is the outcome of an experiment, not an error. */

@@ -207,8 +207,8 @@ hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_ch
     hdo_request q = {.batch = &batch, .x = l->x, .seed = (uint64_t)l->config->seed, .node = (uint32_t)node, .eta = lr};
     c->nu = hdo__request_nu(s, l->f, &q);
     /* Nodes are spread over threads when there are enough of them; otherwise the threads work inside one node. */
-    hdo_team one = {1, l->team.arena};
-    hdo_work alone = {l->team.arena, &one}, *w = cc->count >= l->team.threads ? &alone : &l->work;
+    hdo_team one = {1, l->team.arena, 0};
+    hdo_work alone = {l->team.arena, &one, 0}, *w = cc->count >= l->team.threads ? &alone : &l->work;
     if (st == HDO_OK) st = l->f->ops->loss(l->f, &batch, l->x, w, &c->loss, NULL);
     if (st == HDO_OK) st = cost(l, s, &q, w, c);
     if (st == HDO_OK && l->f->ops->grad != NULL) {
@@ -217,7 +217,9 @@ hdo_status hdo__check_class(hdo_lab *l, int k, const hdo_check_result *r, hdo_ch
         c->grad_norm = sqrt(hdo__sumsq(l->f->d, l->g));
         if (st == HDO_OK && c->grad_norm > 0.0) st = moments(l, s, &q, w, c);
     }
-    if (st != HDO_OK) return hdo__fail(e, st, "class '%s': an estimate failed: %s", cc->name, hdo_status_text(st));
+    if (st != HDO_OK)
+        return hdo__problem_fail(&l->problem, st, e, "class '%s': an estimate failed: %s", cc->name,
+                                 hdo_status_text(st));
 
     double om = omega(l, s, l->f->ops->grad != NULL ? l->g : NULL);
     c->slope_error = slope_error(&r->sweep, s, c->nu);

@@ -62,7 +62,7 @@ static hdo_status open_memory(hdo_lab *l, hdo_error *e) {
         return hdo__fail(e, HDO_E_MEMORY, "out of memory: a check of d = %zu numbers needs %.1f MB and scratch",
                          l->f->d, (double)(len * 5 * sizeof(float) + l->f->d * sizeof(double)) / 1e6);
     }
-    l->work = (hdo_work){&l->team.arena[0], &l->team};
+    l->work = (hdo_work){&l->team.arena[0], &l->team, 0};
     return HDO_OK;
 }
 

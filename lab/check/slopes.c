@@ -241,7 +241,9 @@ hdo_status hdo__check_slopes(hdo_lab *l, hdo_check_result *r, hdo_error *e) {
     if (st == HDO_OK) st = agreement(&s, &r->sweep, &r->agreement);
     if (st == HDO_OK) st = trace(&s, r->sweep.df, &r->curvature);
     if (st == HDO_OK) st = largest_eigenvalue(&s, &r->curvature);
-    if (st != HDO_OK) return hdo__fail(e, st, "the objective failed at the starting point: %s", hdo_status_text(st));
+    if (st != HDO_OK)
+        return hdo__problem_fail(&l->problem, st, e, "the objective failed at the starting point: %s",
+                                 hdo_status_text(st));
     r->curvature.dimension = r->curvature.trace / r->curvature.L;
     r->sweep.nu_theory =
         r->curvature.L > 0.0 ? hdo_theory_nu_best(hdo__objective_live(l->f), r->curvature.L, r->sweep.df) : (double)NAN;

@@ -95,7 +95,7 @@ hdo_status hdo__lens_grad(hdo_lens *l, const int64_t *idx, int64_t n, const doub
 static hdo_status gauss_newton(hdo_lens *l, const int64_t *idx, int64_t n, double *out, hdo_error *e) {
     hdo_run *r = l->run;
     const hdo_objective *f = r->problem.objective;
-    hdo_work w = {&l->o.team.arena[0], &l->o.team};
+    hdo_work w = {&l->o.team.arena[0], &l->o.team, 0};
     memset(out, 0, f->d * sizeof *out);
     for (int64_t first = 0; first < n; first += l->o.chunk) {
         int m = (int)(n - first < l->o.chunk ? n - first : l->o.chunk);
@@ -106,7 +106,8 @@ static hdo_status gauss_newton(hdo_lens *l, const int64_t *idx, int64_t n, doubl
         hdo__batch_gather(&b, r->problem.train, idx + first, NULL, in, label);
         hdo_status st = f->ops->gauss_newton(f, &b, l->at, l->up, l->down, l->h, &w, l->slope, l->o.g);
         hdo__arena_rewind(w.arena, mark);
-        if (st != HDO_OK) return hdo__fail(e, st, "the objective failed while its curvature was measured");
+        if (st != HDO_OK)
+            return hdo__problem_fail(&r->problem, st, e, "the objective failed while its curvature was measured");
         for (size_t j = 0; j < f->d; j++) out[j] += (double)l->o.g[j] * (double)m / (double)n;
     }
     return HDO_OK;
@@ -292,7 +293,7 @@ static double itself(const void *ctx, double l) {
 
 static hdo_status mean_loss(hdo_lens *l, const int64_t *idx, int64_t n, double *loss, hdo_error *e) {
     hdo_run *r = l->run;
-    hdo_work w = {&l->o.team.arena[0], &l->o.team};
+    hdo_work w = {&l->o.team.arena[0], &l->o.team, 0};
     *loss = 0.0;
     for (int64_t first = 0; first < n; first += l->o.chunk) {
         int m = (int)(n - first < l->o.chunk ? n - first : l->o.chunk);
@@ -308,7 +309,8 @@ static hdo_status mean_loss(hdo_lens *l, const int64_t *idx, int64_t n, double *
         double part;
         hdo_status st = r->problem.objective->ops->loss(r->problem.objective, &b, l->o.row, &w, &part, NULL);
         hdo__arena_rewind(w.arena, mark);
-        if (st != HDO_OK) return hdo__fail(e, st, "the objective failed while its curvature was measured");
+        if (st != HDO_OK)
+            return hdo__problem_fail(&r->problem, st, e, "the objective failed while its curvature was measured");
         *loss += part * (double)m / (double)n;
     }
     return HDO_OK;

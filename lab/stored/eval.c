@@ -250,8 +250,7 @@ static hdo_status model_open(const hdo_config *c, const char *source, const hdo_
                              hdo_evaluation *out, hdo_error *e) {
     *m = (model){.x = NULL};
     *out = (hdo_evaluation){.step = -1, .n = -1};
-    const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
-    if (entry != NULL && !entry->needs_data)
+    if (!hdo__problem_has_data(c))
         return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' is a formula without data", c->model.name);
     if (!hdo__path_exists(source)) return hdo__fail(e, HDO_E_DATA, "'%s' does not exist", source);
     hdo_status st = hdo__problem_open_whole(&m->problem, c, e);

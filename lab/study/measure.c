@@ -210,7 +210,7 @@ static hdo_status curvature(hdo_study *s, hdo_exact_oracle *o, const double *x, 
 static hdo_status rounding(hdo_study *s, const hdo_class *c, hdo_error *e) {
     enum { M = 33 };
     hdo_run *r = s->run;
-    hdo_work w = {&r->team.arena[0], &r->team}; /* sized for this class's differences */
+    hdo_work w = {&r->team.arena[0], &r->team, 0}; /* sized for this class's differences */
     size_t mark = hdo__arena_mark(w.arena), d = s->k.d;
     hdo_batch b = hdo__problem_batch(&r->problem, c->first, c->batch, 0, r->progress.step, w.arena);
     hdo_dirs u = {.s = hdo__stream(7, HDO_RNG_PROBLEM, 0, 0, 5), .dist = HDO_DIST_GAUSSIAN, .d = d};
@@ -221,7 +221,8 @@ static hdo_status rounding(hdo_study *s, const hdo_class *c, hdo_error *e) {
                                       (float)(step * (k + 1)), &w, &y[k]);
     }
     hdo__arena_rewind(w.arena, mark);
-    if (st != HDO_OK) return hdo__fail(e, st, "the objective failed while its rounding was measured");
+    if (st != HDO_OK)
+        return hdo__problem_fail(&r->problem, st, e, "the objective failed while its rounding was measured");
     double c2 = 0.0;
     for (int k = 0; k < M; k++) c2 += (k - M / 2) * (k - M / 2) / (double)M;
     for (int k = 0; k < M; k++) {

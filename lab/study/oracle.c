@@ -51,7 +51,7 @@ static void set_row(hdo_exact_oracle *o, const double *x) {
 static hdo_status chunk_grad(hdo_exact_oracle *o, const hdo_draw *q, bool noisy, double *loss, hdo_error *e) {
     hdo_run *r = o->run;
     const hdo_objective *f = r->problem.objective;
-    hdo_work w = {&o->team.arena[0], &o->team};
+    hdo_work w = {&o->team.arena[0], &o->team, 0};
     size_t mark = hdo__arena_mark(w.arena);
     hdo_batch b = hdo__problem_samples(&r->problem, q->node, q->idx, q->n, w.arena);
     b.step = q->number;
@@ -60,9 +60,12 @@ static hdo_status chunk_grad(hdo_exact_oracle *o, const hdo_draw *q, bool noisy,
     } else {
         b.train = noisy;
     }
-    hdo_status st = hdo__objective_grad(f, &b, o->row, &w, o->g, loss, f->n_buf > 0 ? o->g + f->d : NULL);
+    hdo_status st = b.status;
+    if (st == HDO_OK) st = hdo__objective_grad(f, &b, o->row, &w, o->g, loss, f->n_buf > 0 ? o->g + f->d : NULL);
     hdo__arena_rewind(w.arena, mark);
-    return st == HDO_OK ? st : hdo__fail(e, st, "the objective failed while its constants were measured");
+    return st == HDO_OK
+               ? st
+               : hdo__problem_fail(&r->problem, st, e, "the objective failed while its constants were measured");
 }
 
 /* Sum over the first `count` samples of node's shard (-1: of all data) of their gradients, into o->sum. */

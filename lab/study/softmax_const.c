@@ -41,8 +41,7 @@ static const float *fetch(gram *g, int64_t first, int n) {
     if (g->cached) return g->rows + (size_t)first * g->p;
     int64_t idx[ROWS];
     for (int k = 0; k < n; k++) idx[k] = hdo__shard_at(g->run->problem.shards, g->node, first + k);
-    g->run->problem.train->ops->gather(g->run->problem.train, idx, n, NULL, g->rows, NULL,
-                                       g->label); /* real inputs: no tokens */
+    hdo__dataset_gather(g->run->problem.train, idx, n, NULL, g->rows, NULL, g->label); /* real inputs: no tokens */
     return g->rows;
 }
 

@@ -60,9 +60,9 @@ static crew *crew_of(const hdo_team *t) {
     return (crew *)(void *)((char *)t->arena - offsetof(crew, arena));
 }
 
-static void run_one(hdo_arena *arena, int task, hdo_task fn, void *ctx) {
-    hdo_team self = {1, arena};
-    hdo_work w = {arena, &self};
+static void run_one(hdo_arena *arena, int thread, int task, hdo_task fn, void *ctx) {
+    hdo_team self = {1, arena, thread};
+    hdo_work w = {arena, &self, thread};
     size_t mark = hdo__arena_mark(arena);
     fn(ctx, task, &w);
     hdo__arena_rewind(arena, mark);
@@ -70,7 +70,7 @@ static void run_one(hdo_arena *arena, int task, hdo_task fn, void *ctx) {
 
 static void run_some(pool *p, hdo_arena *arena) {
     for (int k = atomic_fetch_add(&p->next, 1); k < p->n_tasks; k = atomic_fetch_add(&p->next, 1))
-        run_one(arena, k, p->fn, p->ctx);
+        run_one(arena, (int)(arena - ((crew *)(void *)p)->arena), k, p->fn, p->ctx);
 }
 
 static void relax(void) {
@@ -154,7 +154,7 @@ static void await_empty(pool *p) {
 
 void hdo__team_run(hdo_team *t, int n_tasks, hdo_task fn, void *ctx) {
     if (t->threads <= 1 || n_tasks <= 1) {
-        for (int k = 0; k < n_tasks; k++) run_one(&t->arena[0], k, fn, ctx);
+        for (int k = 0; k < n_tasks; k++) run_one(&t->arena[0], t->first, k, fn, ctx);
         return;
     }
     crew *c = crew_of(t);

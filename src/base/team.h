@@ -13,6 +13,7 @@
 typedef struct hdo_team {
     int threads;      /* >= 1 */
     hdo_arena *arena; /* (threads): arena[k] belongs to thread k while tasks run */
+    int first;        /* number of its first thread: not 0 inside a task of a wider team */
 } hdo_team;
 
 /* What a computation may use: its own arena for scratch, and a team to spread numbered tasks over. When work runs
@@ -20,6 +21,7 @@ typedef struct hdo_team {
 typedef struct hdo_work {
     hdo_arena *arena;
     hdo_team *team;
+    int thread; /* number of the thread, 0 .. threads-1 of the widest team */
 } hdo_work;
 
 typedef void (*hdo_task)(void *ctx, int task, hdo_work *w);

@@ -9,6 +9,7 @@
 
 #include "config/names.h"
 #include "config/options.h"
+#include "config/own.h"
 
 #define STEPS_LIMIT INT64_C(0xF0000000) /* a step is 32 bits of an address; the top sixteenth is for measurements */
 
@@ -99,10 +100,30 @@ static hdo_status check_run(const hdo_config *c, hdo_error *e) {
     return HDO_OK;
 }
 
+/* A model or data set of one's own, or of the library. */
+static hdo_status check_own(const hdo_config *c, hdo_own_kind kind, const char *name, const char *identity,
+                            hdo_error *e) {
+    bool model = kind == HDO_OWN_OBJECTIVE;
+    const hdo_table_def *t = hdo__own_find(c->own, kind, name);
+    const char *what = hdo__own_kinds[kind], *key = model ? "model.name" : "data.name";
+    if (t == NULL && identity[0] != '\0')
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "%s is '%s', an %s of a program of its own (identity '%.200s'), which is not here: only a "
+                         "program that brings it (hdo_config_use_%s, hdo_run_resume) can use it",
+                         key, name, what, identity, model ? "objective" : "dataset");
+    if (t == NULL) return check_name(c, model ? "model" : "data", key, name, e);
+    if (identity[0] != '\0' && strcmp(identity, t->identity) != 0)
+        return hdo__fail(e, HDO_E_CONFIG,
+                         "%s '%s' has identity '%.200s', but '%.200s' is asked for: results of the two do not go "
+                         "together. Bring the one it was made with, or start a new run",
+                         what, name, t->identity, identity);
+    return HDO_OK;
+}
+
 hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
     if (c == NULL) return hdo__misuse(e, "hdo_config_check", "a configuration");
-    hdo_status st = check_name(c, "model", "model.name", c->model.name, e);
-    if (st == HDO_OK) st = check_name(c, "data", "data.name", c->data.name, e);
+    hdo_status st = check_own(c, HDO_OWN_OBJECTIVE, c->model.name, c->model.identity, e);
+    if (st == HDO_OK) st = check_own(c, HDO_OWN_DATASET, c->data.name, c->data.identity, e);
     if (st == HDO_OK) st = check_name(c, "mixing", "mixing.kind", c->mixing.kind, e);
     int64_t n = 0;
     for (int k = 0; k < c->n_classes && st == HDO_OK; k++) {

@@ -14,10 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/own.h"
 #include "config/value.h"
 
 #define ALWAYS ""
-#define DATA "model.name != quadratic and data.name != none"
+/* A model or data set of one's own goes by the name `own` here: without data, `own-data` with those of data.name,
+ * `own-indices` with data that are its own. */
+#define BUILT_IN "model.name != quadratic, own, own-data, own-indices"
+#define READS "model.name != quadratic, own, own-indices"
+#define DATA READS " and data.name != none or model.name = own-indices"
 #define GRAPH "mixing.kind = graph"
 #define MPI "engine = mpi"
 #define RANDOM "estimator != fo, fd-coord"
@@ -30,12 +35,13 @@ static const struct {
     {"steps", ALWAYS},
     {"warmup", ALWAYS},
     {"threads", ALWAYS},
-    {"kernels", "model.name != quadratic"},
+    {"kernels", BUILT_IN},
     {"engine", ALWAYS},
 
     {"model.name", ALWAYS},
     {"model.reading", "model.name = logistic, mlp, cnn2, cnn3"},
-    {"model.init", "model.name != quadratic"},
+    {"model.identity", "model.name = own, own-data, own-indices"},
+    {"model.init", BUILT_IN},
     {"model.buffers",
      "model.name = resnet18, custom or model.name = logistic, mlp, cnn2, cnn3 and model.reading = authors"},
     {"model.dropout_mask", "model.name = transformer, custom and model.dropout > 0"},
@@ -52,27 +58,28 @@ static const struct {
     {"model.spread", "model.name = quadratic"},
     {"model.start", "model.name = quadratic"},
 
-    {"data.name", "model.name != quadratic or data.name = none"},
-    {"data.path", "model.name != quadratic and data.name != synthetic, none"},
-    {"data.path_val", "model.name != quadratic and data.name = brackets, csv, libsvm, npy, idx"},
-    {"data.label", "model.name != quadratic and data.name = csv"},
-    {"data.validation", "model.name != quadratic and data.name = csv, libsvm, npy, idx and data.path_val is empty"},
+    {"data.name", READS " or data.name = none"},
+    {"data.identity", READS " and data.name = own"},
+    {"data.path", READS " and data.name != synthetic, none, own"},
+    {"data.path_val", READS " and data.name = brackets, csv, libsvm, npy, idx"},
+    {"data.label", READS " and data.name = csv"},
+    {"data.validation", READS " and data.name = csv, libsvm, npy, idx and data.path_val is empty"},
     {"data.split", DATA},
-    {"data.scaling", "model.name != quadratic and data.name = mnist, cifar10, csv, libsvm, npy, idx"},
+    {"data.scaling", READS " and data.name = mnist, cifar10, csv, libsvm, npy, idx"},
     {"data.pretext", DATA},
-    {"data.augment", "model.name != quadratic and data.name = cifar10"},
-    {"data.augment_val", "model.name != quadratic and data.name = cifar10"},
-    {"data.law", "model.name != quadratic and data.name = brackets and data.path is empty"},
+    {"data.augment", READS " and data.name = cifar10"},
+    {"data.augment_val", READS " and data.name = cifar10"},
+    {"data.law", READS " and data.name = brackets and data.path is empty"},
     {"data.reshuffle", DATA},
     {"data.train", DATA},
     {"data.val", DATA},
-    {"data.classes", "model.name != quadratic and data.name = synthetic"},
-    {"data.features", "model.name != quadratic and data.name = synthetic"},
-    {"data.separation", "model.name != quadratic and data.name = synthetic"},
-    {"data.positions", "model.name != quadratic and data.name = brackets"},
-    {"data.data_seed", "model.name != quadratic and data.name = synthetic or model.name != quadratic and data.name = "
-                       "brackets and data.path is empty or model.name != quadratic and data.name = csv, libsvm, npy, "
-                       "idx and data.path_val is empty"},
+    {"data.classes", READS " and data.name = synthetic"},
+    {"data.features", READS " and data.name = synthetic"},
+    {"data.separation", READS " and data.name = synthetic"},
+    {"data.positions", READS " and data.name = brackets"},
+    {"data.data_seed", READS " and data.name = synthetic or " READS " and data.name = "
+                             "brackets and data.path is empty or " READS " and data.name = csv, libsvm, npy, "
+                             "idx and data.path_val is empty"},
 
     {"mixing.kind", ALWAYS},
     {"mixing.period", "mixing.kind = matching, allreduce or mixing.kind = graph and mixing.graph_mode != edge"},
@@ -188,6 +195,22 @@ static bool among(const char *words, const char *value) {
     return false;
 }
 
+/* The value as tests see it: the names of tables of one's own are any. */
+static void format_for_test(const hdo_config *c, hdo_slot s, char *buf, size_t cap) {
+    const char *key = hdo__slot_option(s)->key, *section = hdo__row_section(s.row)->name;
+    bool name = strcmp(key, "name") == 0, model = name && strcmp(section, "model") == 0;
+    const hdo_table_def *t = model ? hdo__own_find(c->own, HDO_OWN_OBJECTIVE, c->model.name) : NULL;
+    if (t != NULL) {
+        const hdo_objective_def *d = &t->def.objective;
+        bool data = (d->flags & (unsigned)(HDO_WANT_DATA | HDO_WANT_INDICES)) != 0;
+        snprintf(buf, cap, "%s", !data ? "own" : d->train_count > 0 ? "own-indices" : "own-data");
+    } else if (name && strcmp(section, "data") == 0 && hdo__own_find(c->own, HDO_OWN_DATASET, c->data.name) != NULL) {
+        snprintf(buf, cap, "own");
+    } else {
+        hdo__value_format(hdo__slot_option(s), hdo__slot_value(c, s), buf, cap);
+    }
+}
+
 /* Does the test hold? Its slot goes to *s; one that cannot be read has col -1. */
 static bool holds(const hdo_config *c, int row, const char *test, hdo_slot *s) {
     char key[HDO_KEY_MAX], value[HDO_VALUE_MAX];
@@ -197,7 +220,7 @@ static bool holds(const hdo_config *c, int row, const char *test, hdo_slot *s) {
     const char *op = test[n] != '\0' ? test + n + 1 : "";
     *s = find(row, key);
     if (s->col < 0) return false;
-    hdo__value_format(hdo__slot_option(*s), hdo__slot_value(c, *s), value, sizeof value);
+    format_for_test(c, *s, value, sizeof value);
     if (strncmp(op, "= ", 2) == 0) return among(op + 2, value);
     if (strncmp(op, "!= ", 3) == 0) return !among(op + 3, value);
     if (strcmp(op, "is set") == 0) return value[0] != '\0';

@@ -34,7 +34,7 @@ hdo_table_def *hdo__own_find(const hdo_own *o, hdo_own_kind kind, const char *na
 
 /* ---- bringing one ---- */
 
-static const char *const kind_names[] = {"objective", "data set", "estimator", "mixing", "sink"};
+const char *const hdo__own_kinds[] = {"objective", "data set", "estimator", "mixing", "sink"};
 
 /* What all tables begin with. */
 typedef struct head {
@@ -42,9 +42,12 @@ typedef struct head {
     const char *name;
 } head;
 
-static hdo_status check_head(const hdo_own_args *a, const head *h, hdo_error *e) {
+hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e) {
+    head own;
+    memcpy(&own, a->def, sizeof own);
+    const head *h = &own;
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
-    const char *kind = kind_names[a->kind];
+    const char *kind = hdo__own_kinds[a->kind];
     if (h->struct_size < sizeof(head) + sizeof(void *) || h->struct_size > 4096)
         return hdo__fail(e, HDO_E_MISUSE, "the table of an %s has struct_size %zu; set it to sizeof the table", kind,
                          h->struct_size);
@@ -71,6 +74,7 @@ static hdo_table_def *make(const hdo_own_args *a, const head *h) {
     t->kind = a->kind;
     memcpy(&t->def, a->def, h->struct_size);
     memcpy(t->name, h->name, strlen(h->name) + 1);
+    t->def.objective.name = t->name; /* the second member of every table */
     const char *identity = a->identity != NULL ? a->identity : h->name;
     memcpy(t->identity, identity, strlen(identity) + 1);
     t->user = a->user;
@@ -89,14 +93,14 @@ static bool replaces(const hdo_table_def *t, hdo_own_kind kind, const char *name
 hdo_status hdo__own_bring(hdo_config *c, const hdo_own_args *a, hdo_table_def **copy, hdo_error *e) {
     head h;
     memcpy(&h, a->def, sizeof h);
-    hdo_status st = check_head(a, &h, e);
+    hdo_status st = hdo__own_check_head(a, e);
     if (st != HDO_OK) return st;
     hdo_own *o = calloc(1, sizeof *o);
     hdo_table_def *t = make(a, &h);
     if (o == NULL || t == NULL) {
         free(o);
         free(t);
-        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the table of an %s", kind_names[a->kind]);
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the table of an %s", hdo__own_kinds[a->kind]);
     }
     atomic_init(&o->refs, 1);
     for (int i = 0; c->own != NULL && i < c->own->n; i++)

@@ -46,7 +46,8 @@ typedef struct hdo_own {
     hdo_table_def *table[HDO_OWN_MAX];
 } hdo_own;
 
-void hdo__own_keep(hdo_own *o); /* NULL is fine, here and below */
+extern const char *const hdo__own_kinds[]; /* "objective", "data set", ... */
+void hdo__own_keep(hdo_own *o);            /* NULL is fine, here and below */
 void hdo__own_drop(hdo_own *o);
 /* The first table of that kind, of that name unless it is NULL; NULL: none. */
 hdo_table_def *hdo__own_find(const hdo_own *o, hdo_own_kind kind, const char *name);
@@ -66,6 +67,7 @@ typedef struct hdo_own_args {
     void *user;
     void (*destroy)(void *user);
 } hdo_own_args;
+hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e); /* the common checks alone */
 hdo_status hdo__own_bring(hdo_config *c, const hdo_own_args *a, hdo_table_def **copy, hdo_error *e);
 
 #endif

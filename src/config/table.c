@@ -134,6 +134,8 @@ static const hdo_option root_options[] = {
 #define T hdo_model_config
 static const hdo_option model_options[] = {
     TEXT(T, name, "model", "what is optimised: a network, softmax regression, or a function with known constants"),
+    TEXT(T, identity, NULL,
+         "an objective of one's own: what it must say it is. Written into stored runs, guards a resume"),
     CHOICE(T, reading, reading_words, "the paper's text, or its authors' published code where that differs"),
     CHOICE(T, init, init_words, "start: PyTorch's default, He, normal(standard deviation), or zero"),
     CHOICE(T, buffers, buffers_words, "batch-norm statistics when two nodes meet: average them or keep one's own"),
@@ -159,6 +161,8 @@ static const hdo_option data_options[] = {
     TEXT(T, name, "data",
          "data set or file format; choosing another one than a preset or file did forgets what that said of its size "
          "and files"),
+    TEXT(T, identity, NULL,
+         "data of one's own: what they must say they are. Written into stored runs, guards a resume"),
     TEXT(T, path, NULL, "file or folder of the data; empty: the cache that `hdo data get` fills"),
     TEXT(T, path_val, NULL, "file of the validation data, when it is a file of its own"),
     TEXT(T, label, NULL,

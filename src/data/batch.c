@@ -6,7 +6,9 @@ void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, 
     bool tokens = ds->vocab > 0;
     float *real = tokens ? NULL : in;
     int32_t *tok = tokens ? in : NULL;
-    ds->ops->gather(ds, idx, b->size, augment, real, tok, label);
+    b->status = hdo__dataset_gather(ds, idx, b->size, augment, real, tok, label);
+    b->index = idx;
+    b->n_in = ds->n_in;
     b->in = real;
     b->tok = tok;
     b->label = label;

@@ -10,6 +10,9 @@ typedef struct hdo_batch {
     const float *in;      /* (size, n_in), or NULL */
     const int32_t *tok;   /* (size, n_in) for token data, or NULL */
     const int32_t *label; /* (size) */
+    const int64_t *index; /* (size) their numbers in the data set, or NULL */
+    int n_in;             /* numbers or tokens of a sample; 0: only `index` counts */
+    hdo_status status;    /* not HDO_OK: the samples could not be gathered */
     int node;             /* whose loss f^i; -1: the population's f, without noise */
     uint64_t seed;        /* address of noise and dropout masks together with node and step */
     int64_t step;

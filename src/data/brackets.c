@@ -222,7 +222,7 @@ static int32_t label_of(const hdo_dataset *ds, int64_t i) {
     return ((const tokenset *)ds)->t.label[i];
 }
 
-static const hdo_dataset_ops ops = {"tokens", destroy, gather, label_of};
+static const hdo_dataset_ops ops = {.name = "tokens", .destroy = destroy, .gather = gather, .label = label_of};
 
 hdo_status hdo__tokenset_create(hdo_dataset **out, hdo_tokens *t, hdo_error *e) {
     tokenset *b = calloc(1, sizeof *b);

@@ -114,7 +114,7 @@ static int32_t label_of(const hdo_dataset *ds, int64_t i) {
     return ((const byteset *)ds)->label[i];
 }
 
-static const hdo_dataset_ops ops = {"bytes", destroy, gather, label_of};
+static const hdo_dataset_ops ops = {.name = "bytes", .destroy = destroy, .gather = gather, .label = label_of};
 
 hdo_status hdo__byteset_create(hdo_dataset **out, const hdo_byteset_spec *s, hdo_error *e) {
     const int channels = s->shape[0];

@@ -185,7 +185,7 @@ hdo_status hdo_data_sheet(const hdo_data_config *c, bool val, int rows, int cols
         goto out;
     }
     for (int k = 0; k < n; k++) idx[k] = k;
-    ds->ops->gather(ds, idx, n, NULL, in, NULL, label);
+    hdo__dataset_gather(ds, idx, n, NULL, in, NULL, label);
     st = draw(&cv, ds, &(samples){c->name, n, in, label}, cols, e);
     if (st == HDO_OK) st = write_png(&cv, path, e);
 out:

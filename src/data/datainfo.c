@@ -155,7 +155,7 @@ hdo_status hdo_data_statistics(const hdo_data_config *c, bool val, hdo_data_stat
         int32_t label[STEP];
         int n = ds->count - i < STEP ? (int)(ds->count - i) : STEP;
         for (int k = 0; k < n; k++) idx[k] = i + k;
-        ds->ops->gather(ds, idx, n, NULL, in, NULL, label);
+        hdo__dataset_gather(ds, idx, n, NULL, in, NULL, label);
         add_batch(&o, &m, ds, in, n, i == 0);
     }
     free(in);
@@ -192,7 +192,7 @@ hdo_status hdo_data_sample_text(const hdo_data_config *c, bool val, int64_t i, c
         st = hdo__fail(e, HDO_E_MEMORY, "out of memory for a sample");
     } else {
         static const char symbol[] = {'<', '>', ' ', '?', '(', ')'};
-        ds->ops->gather(ds, &i, 1, NULL, NULL, tok, &label);
+        hdo__dataset_gather(ds, &i, 1, NULL, NULL, tok, &label);
         size_t at = 0;
         for (int p = 0; p < ds->n_in && at + 1 < cap; p++) {
             if (tok[p] == HDO_TOK_UNK || tok[p] >= HDO_TOK_OPEN) buf[at++] = symbol[tok[p]];

@@ -24,6 +24,9 @@ typedef struct hdo_dataset_ops {
      * randomness of this batch (sample k of the batch uses its sub + k), or NULL for none. */
     void (*gather)(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in, int32_t *tok,
                    int32_t *label);
+    /* The same for sets that may fail; gather is NULL then. hdo__dataset_gather calls whichever there is. */
+    hdo_status (*try_gather)(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in,
+                             int32_t *tok, int32_t *label);
     int32_t (*label)(const hdo_dataset *ds, int64_t i);
 } hdo_dataset_ops;
 
@@ -33,14 +36,17 @@ struct hdo_dataset { /* first member of every implementation */
     int n_in;     /* channels * height * width, or positions of a token sequence */
     int shape[3]; /* channels, height, width; {1, 1, n_in} when flat */
     int classes;
-    int vocab;       /* 0: real inputs; otherwise samples are tokens 0 .. vocab-1 */
-    char sha256[65]; /* of the source files, or of the generator's parameters; goes to the manifest */
+    int vocab;                       /* 0: real inputs; otherwise samples are tokens 0 .. vocab-1 */
+    char sha256[65];                 /* of the source files, or of the generator's parameters; goes to the manifest */
+    struct hdo_complaint *complaint; /* what a set that may fail has to say (config/own_call.h); NULL: never fails */
 };
 
 /* Opens training and validation set by config. data.name "none" gives two NULLs (objectives without data). Both are
  * owned by the caller. A missing data set is HDO_E_DATA with the command that obtains it. */
 HDO_LAB hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dataset **val, hdo_error *e);
 HDO_LAB void hdo__dataset_destroy(hdo_dataset *ds); /* NULL is fine */
+HDO_LAB hdo_status hdo__dataset_gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment,
+                                       float *in, int32_t *tok, int32_t *label);
 
 /* ---- who holds which samples ---- */
 typedef struct hdo_shards hdo_shards;

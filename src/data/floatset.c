@@ -35,7 +35,7 @@ static int32_t label_of(const hdo_dataset *ds, int64_t i) {
     return ((const floatset *)ds)->label[i];
 }
 
-static const hdo_dataset_ops ops = {"floats", destroy, gather, label_of};
+static const hdo_dataset_ops ops = {.name = "floats", .destroy = destroy, .gather = gather, .label = label_of};
 
 hdo_status hdo__floatset_create(hdo_dataset **out, int64_t count, const int shape[3], int classes, float *x,
                                 int32_t *label, hdo_error *e) {

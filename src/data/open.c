@@ -90,3 +90,10 @@ hdo_status hdo__data_open(const hdo_data_config *c, hdo_dataset **train, hdo_dat
 void hdo__dataset_destroy(hdo_dataset *ds) {
     if (ds != NULL) ds->ops->destroy(ds);
 }
+
+hdo_status hdo__dataset_gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in,
+                               int32_t *tok, int32_t *label) {
+    if (ds->ops->gather == NULL) return ds->ops->try_gather(ds, idx, n, augment, in, tok, label);
+    ds->ops->gather(ds, idx, n, augment, in, tok, label);
+    return HDO_OK;
+}

@@ -39,21 +39,24 @@ static void turn(float *p, int n) {
     }
 }
 
-static void gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in, int32_t *tok,
-                   int32_t *label) {
+static hdo_status gather(const hdo_dataset *ds, const int64_t *idx, int n, const hdo_stream *augment, float *in,
+                         int32_t *tok, int32_t *label) {
     const hdo_dataset *inner = ((const turned *)ds)->inner;
     const int side = ds->shape[1];
+    hdo_status st = HDO_OK;
     for (int k = 0; k < n; k++) {
         int64_t image = idx[k] / TURNS;
         float *dst = in + (size_t)k * (size_t)ds->n_in;
         hdo_stream s = augment != NULL ? *augment : (hdo_stream){0};
         s.sub += (uint32_t)k;
-        inner->ops->gather(inner, &image, 1, augment != NULL ? &s : NULL, dst, tok, &label[k]);
+        hdo_status one = hdo__dataset_gather(inner, &image, 1, augment != NULL ? &s : NULL, dst, tok, &label[k]);
+        if (one != HDO_OK) st = one;
         label[k] = (int32_t)(idx[k] % TURNS);
         for (int c = 0; c < ds->shape[0]; c++) {
             for (int q = 0; q < label[k]; q++) turn(dst + (size_t)c * (size_t)side * (size_t)side, side);
         }
     }
+    return st;
 }
 
 static int32_t label_of(const hdo_dataset *ds, int64_t i) {
@@ -61,7 +64,7 @@ static int32_t label_of(const hdo_dataset *ds, int64_t i) {
     return (int32_t)(i % TURNS);
 }
 
-static const hdo_dataset_ops ops = {"turned", destroy, gather, label_of};
+static const hdo_dataset_ops ops = {.name = "turned", .destroy = destroy, .try_gather = gather, .label = label_of};
 
 hdo_status hdo__turned_wrap(hdo_dataset **ds, const char *name, hdo_error *e) {
     hdo_dataset *inner = *ds;

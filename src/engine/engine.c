@@ -62,3 +62,11 @@ hdo_status hdo__engine_check(hdo_population *p, hdo_error *e) {
         p->slow = factor; /* not when resumed in one process */
     return HDO_OK;
 }
+
+void hdo__engine_say_skips(const hdo_engine *g, int64_t before) {
+    hdo_error why = {.msg = "another rank knows why"};
+    if (before > 0 || g->progress->counts.failed == 0) return;
+    hdo__problem_fail(g->problem, HDO_E_SKIPPED, &why, "no sentence");
+    hdo__log(g->log, HDO_LOG_WARN, "a node left out its step %lld (%s); such steps are counted in oracle/failed",
+             (long long)g->progress->step, why.msg);
+}

@@ -56,6 +56,9 @@ const hdo_engine_ops *hdo__engine_for(const hdo_config *c, const hdo_transport *
 /* Do mpi.async and mpi.slow make sense for this population? Also sets its `slow`. */
 hdo_status hdo__engine_check(hdo_population *p, hdo_error *e);
 
+/* Says it once when nodes begin to leave out steps: their callbacks fail. before: how many had so far. */
+void hdo__engine_say_skips(const hdo_engine *g, int64_t before);
+
 /* What this rank has to say after a step (HDO_SAY_...): the clock, and what the caller wants. */
 unsigned hdo__engine_opinion(const hdo_engine *g);
 

@@ -17,6 +17,7 @@ typedef struct async_engine {
     hdo_async *talk;       /* NULL before the first step and after the last */
     hdo_async_stats stats; /* at the end */
     float *start;          /* (ld): the common start, kept for the check of the mean; NULL unless checked */
+    hdo_error failed;      /* code not 0: the objective failed here */
     float *seen;           /* (count, ld): models as they are evaluated while others change them; NULL without curves */
 } async_engine;
 
@@ -59,7 +60,7 @@ static bool async_evaluate(hdo_engine *base) {
     if (st == HDO_OK) {
         hdo__async_report(g->talk, &p);
     } else {
-        hdo__log(g->base.log, HDO_LOG_WARN, "evaluation failed: %s", hdo_status_text(st));
+        hdo__problem_fail(g->base.problem, st, &g->failed, "evaluation failed: %s", hdo_status_text(st));
         hdo__async_say(g->talk, HDO_SAY_NOT_FINITE);
     }
     g->base.progress->eval_s += hdo__now_s() - t0;
@@ -100,6 +101,10 @@ static hdo_status end_async(async_engine *g, hdo_error *e) {
     g->stats.mg_sum = now->mg * (double)p->n_own;
     int64_t own = now->step;
     hdo_status st = hdo__async_finish(g->talk, &say, &g->stats, e);
+    if (st == HDO_OK) { /* whose objective failed says why, and all ranks hear it */
+        if (g->failed.code != HDO_OK && e != NULL) *e = g->failed;
+        st = hdo__transport_settle(g->base.transport, g->failed.code, e);
+    }
     if (st == HDO_OK) {
         now->step = 0;
         st = g->base.transport->ops->relay(g->base.transport, &now->step, sizeof now->step, 1, farthest, &own, e);
@@ -187,12 +192,14 @@ static hdo_status async_step(hdo_engine *base, hdo_error *e) {
 
     memcpy(p->active, p->own, (size_t)p->n_own * sizeof(int32_t)); /* figures are of this rank's nodes */
     p->n_active = p->n_own;
+    int64_t before = now->counts.failed;
     bool finite = hdo__population_collect(p, now, &st);
     if (st == HDO_OK) look_for_lost(g, &plan);
+    if (st == HDO_OK) hdo__engine_say_skips(base, before);
     now->step++;
     if (st != HDO_OK)
-        hdo__log(base->log, HDO_LOG_WARN, "the objective failed in step %lld: %s", (long long)now->step,
-                 hdo_status_text(st));
+        hdo__problem_fail(base->problem, st, &g->failed, "the objective failed in step %lld: %s", (long long)now->step,
+                          hdo_status_text(st));
     take_rows(g);
     unsigned say = hdo__engine_opinion(base) & ~(unsigned)HDO_SAY_SAVE;
     say = hdo__async_say(g->talk, say | (finite && st == HDO_OK ? 0 : HDO_SAY_NOT_FINITE));

@@ -32,13 +32,29 @@ static bool given_up(const hdo_population *p) {
     return any;
 }
 
+/* An objective failed, here or elsewhere: whoever has a node that did says why, and all ranks hear it. */
+static hdo_status failed(hdo_engine *g, hdo_status st, hdo_error *e) {
+    const hdo_population *p = g->population;
+    hdo_status own = HDO_OK;
+    for (int k = 0; k < p->n_own; k++) {
+        hdo_status one = p->result[p->own[k]].status;
+        if (one != HDO_OK && one != HDO_E_SKIPPED) own = one;
+    }
+    if (own != HDO_OK)
+        hdo__problem_fail(g->problem, own, e, "the objective failed in step %lld: %s", (long long)g->progress->step,
+                          hdo_status_text(own));
+    own = hdo__transport_settle(g->transport, own, e);
+    return own != HDO_OK ? own : st;
+}
+
 /* What the step adds up to, once all ranks know the results of all nodes. */
 static hdo_status conclude(hdo_engine *g, const hdo_plan *plan, hdo_error *e) {
     hdo_progress *now = g->progress;
     hdo_status st = HDO_OK;
+    int64_t before = now->counts.failed;
     bool finite = hdo__population_collect(g->population, now, &st);
-    if (st != HDO_OK)
-        return hdo__fail(e, st, "the objective failed in step %lld: %s", (long long)now->step, hdo_status_text(st));
+    if (st != HDO_OK) return failed(g, st, e);
+    hdo__engine_say_skips(g, before);
     hdo__population_advance_clocks(g->population, plan);
     st = hdo__fate_step(g->record, plan, e);
     if (st != HDO_OK) return st;

@@ -96,8 +96,8 @@ static void eval_task(void *p, int task, hdo_work *w) {
     for (int b = b0; b < b1; b++) {
         size_t mark = hdo__arena_mark(w->arena);
         hdo_batch batch = gather(m, b, w->arena);
-        hdo_status st = HDO_OK;
-        if (nodes > 0) {
+        hdo_status st = batch.status == HDO_E_SKIPPED ? HDO_E_OBJECTIVE : batch.status;
+        if (st == HDO_OK && nodes > 0) {
             const float *X = c->models->X + (size_t)first * c->models->ld;
             st = m->f->ops->evaluate(m->f, &batch, X, c->models->ld, nodes, w, loss + first, correct + first);
         }
@@ -113,8 +113,11 @@ static void eval_task(void *p, int task, hdo_work *w) {
 
 static hdo_group group_of(const hdo_metrics *m, int first, int last, double samples) {
     hdo_group g = {.loss_min = (double)INFINITY, .loss_max = -(double)INFINITY};
-    double n = (double)(last - first), hits = 0.0;
+    double n = 0.0, hits = 0.0;
+    for (int i = first; i < last; i++) n += m->all[i].correct < 0 ? 0.0 : 1.0;
+    if (n == 0.0) return (hdo_group){(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
     for (int i = first; i < last; i++) {
+        if (m->all[i].correct < 0) continue; /* its evaluation failed: see HDO_NO_LOSS */
         double loss = m->all[i].loss;
         g.loss_mean += loss / n;
         g.loss_min = loss < g.loss_min ? loss : g.loss_min;
@@ -122,7 +125,8 @@ static hdo_group group_of(const hdo_metrics *m, int first, int last, double samp
         hits += (double)m->all[i].correct;
     }
     double var = 0.0;
-    for (int i = first; i < last; i++) var += (m->all[i].loss - g.loss_mean) * (m->all[i].loss - g.loss_mean) / n;
+    for (int i = first; i < last; i++)
+        if (m->all[i].correct >= 0) var += (m->all[i].loss - g.loss_mean) * (m->all[i].loss - g.loss_mean) / n;
     g.loss_std = sqrt(var);
     g.acc_mean = m->f->has_accuracy ? hits / (n * samples) : (double)NAN;
     return g;
@@ -148,7 +152,7 @@ static double n_samples(const hdo_metrics *m) {
 }
 
 static double accuracy(const hdo_metrics *m, int64_t correct) {
-    return m->f->has_accuracy ? (double)correct / n_samples(m) : (double)NAN;
+    return m->f->has_accuracy && correct >= 0 ? (double)correct / n_samples(m) : (double)NAN;
 }
 
 /* Losses of the local nodes into `all`, and of the mean model if it is wanted here. */
@@ -163,7 +167,7 @@ static hdo_status evaluate_here(hdo_metrics *m, const hdo_models *models, bool m
             m->loss[i] += m->loss[(size_t)b * (size_t)m->n_slots + (size_t)i];
             m->correct[i] += m->correct[(size_t)b * (size_t)m->n_slots + (size_t)i];
         }
-        m->loss[i] /= n_samples(m);
+        m->loss[i] = m->correct[i] < 0 ? (double)NAN : m->loss[i] / n_samples(m);
         if (i < models->count) m->all[models->first + i] = (hdo_node_figure){m->loss[i], m->correct[i]};
     }
     return c.st;
@@ -196,10 +200,12 @@ hdo_status hdo__metrics_evaluate(hdo_metrics *m, hdo_row *row, hdo_error *e) {
     if (st != HDO_OK) return st;
     bool mean_here = m->mean_model && m->population->transport->rank == 0;
     st = evaluate_here(m, models, mean_here);
-    if (st != HDO_OK) hdo__fail(e, st, "evaluation failed: %s", hdo_status_text(st));
+    if (st != HDO_OK) hdo__problem_fail(m->population->problem, st, e, "evaluation failed: %s", hdo_status_text(st));
     st = m->population->transport->ops->agree(m->population->transport, st, &(unsigned){0}, m->all, sizeof *m->all, e);
     if (st != HDO_OK) return st;
     double samples = n_samples(m);
+    m->unknown = 0;
+    for (int i = 0; i < m->population->n; i++) m->unknown += m->all[i].correct < 0;
     row->all = group_of(m, 0, m->population->n, samples);
     row->n_classes = m->population->n_classes;
     for (int k = 0; k < m->population->n_classes; k++)
@@ -213,16 +219,17 @@ hdo_status hdo__metrics_evaluate(hdo_metrics *m, hdo_row *row, hdo_error *e) {
 }
 
 hdo_status hdo__metrics_one(hdo_metrics *m, const float *x, double *loss) {
-    hdo_work w = {&m->population->team->arena[0], m->population->team};
+    hdo_work w = {&m->population->team->arena[0], m->population->team, 0};
     double sum = 0.0;
     int64_t correct = 0;
     hdo_status st = HDO_OK;
     for (int b = 0; b < n_batches(m) && st == HDO_OK; b++) {
         size_t mark = hdo__arena_mark(w.arena);
         hdo_batch batch = gather(m, b, w.arena);
-        st = m->f->ops->evaluate(m->f, &batch, x, m->f->d + m->f->n_buf, 1, &w, &sum, &correct);
+        st = batch.status;
+        if (st == HDO_OK) st = m->f->ops->evaluate(m->f, &batch, x, m->f->d + m->f->n_buf, 1, &w, &sum, &correct);
         hdo__arena_rewind(w.arena, mark);
     }
-    *loss = sum / (m->val == NULL ? 1.0 : (double)m->val->count);
+    *loss = correct < 0 ? (double)NAN : sum / (m->val == NULL ? 1.0 : (double)m->val->count);
     return st;
 }

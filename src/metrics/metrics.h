@@ -22,7 +22,8 @@ typedef struct hdo_metrics {
     int64_t *correct;     /* likewise */
     int n_slots;          /* count + 1 */
     int n_blocks;         /* batch groups evaluated as separate tasks */
-    hdo_node_figure *all; /* (n): of every node */
+    hdo_node_figure *all; /* (n): of every node; correct below 0: its evaluation failed */
+    int unknown;          /* how many did, in the last row */
 } hdo_metrics;
 
 hdo_status hdo__metrics_init(hdo_metrics *m, hdo_population *p, hdo_error *e);

@@ -41,6 +41,7 @@ const hdo_metric hdo__metric_table[] = {
     ONE_INT("oracle/backward", backward, false, "gradients by reverse mode so far"),
     ONE_INT("oracle/jvp", jvp, false, "forward-mode derivatives so far"),
     ONE_INT("oracle/cost", cost, false, "weighted passes that devices would have made so far, all nodes"),
+    ONE_INT("oracle/failed", failed, false, "steps left out because a callback of one's own failed, all nodes"),
     ONE_INT("bytes_exchanged", bytes, false, "parameter bytes exchanged so far, both directions"),
     ONE_INT("nodes/present", present, false, "nodes that are not away"),
     ONE_REAL("sim_time", sim_s, false, "simulated seconds of the slowest node (time model of the classes)"),

@@ -94,12 +94,16 @@ struct hdo_objective { /* first member of every implementation */
     const char *model; /* its name in the configuration */
     const char
         *kink; /* not NULL: complex_step gives the slope of the active piece; the first kink ("ReLU behind fc1") */
-    int eval_models; /* how many models `evaluate` likes to see at once */
-    int eval_batch;  /* how many samples */
+    int eval_models;                 /* how many models `evaluate` likes to see at once */
+    int eval_batch;                  /* how many samples */
+    struct hdo_complaint *complaint; /* what one that may fail has to say (config/own_call.h); NULL: never fails */
     /* A data set `evaluate` has inputs and labels of: batches of eval_batch samples of it, in order, need no more than
      * size, whole and first. */
     const hdo_dataset *known;
 };
+
+/* correct[k] of `evaluate`: the loss of this model could not be had. It is left out of the figures. */
+#define HDO_NO_LOSS (-(INT64_C(1) << 40)) /* may be added up over batches */
 
 /* What an objective is built from. Borrowed for its life. */
 typedef struct hdo_objective_args {
@@ -115,7 +119,7 @@ typedef struct hdo_objective_entry { /* one line of the registry */
 } hdo_objective_entry;
 
 extern const hdo_objective_entry hdo__objectives[]; /* ends with name == NULL */
-HDO_LAB const hdo_objective_entry *hdo__objective_find(const char *name);
+const hdo_objective_entry *hdo__objective_find(const char *name);
 
 /* ---- wrappers: asserts and defaults; only they touch ops ---- */
 HDO_LAB unsigned hdo__objective_can(const hdo_objective *f);

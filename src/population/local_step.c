@@ -31,11 +31,11 @@ void hdo__node_estimate(hdo_population *p, int64_t step, int node, const float *
                      .hurry = p->hurry,
                      .hurry_ctx = p->hurry_ctx};
     hdo_estimate_info info = {0};
-    hdo_status st = HDO_E_STOPPED;
-    if (!hdo__request_given_up(&q))
-        st = c->estimator.ops->estimate(&c->estimator, p->problem->objective, &q, w, g, &info);
+    hdo_status st = batch.status;
+    if (st == HDO_OK && hdo__request_given_up(&q)) st = HDO_E_STOPPED;
+    if (st == HDO_OK) st = c->estimator.ops->estimate(&c->estimator, p->problem->objective, &q, w, g, &info);
     *res = (hdo_node_result){.loss = info.loss,
-                             .g2 = (double)NAN, /* until the move */
+                             .g2 = st == HDO_E_SKIPPED ? res->g2 : (double)NAN, /* until the move; the one before */
                              .forward = info.forward,
                              .backward = info.backward,
                              .jvp = info.jvp,
@@ -82,7 +82,7 @@ static void block_task(void *ctx, int task, hdo_work *w) {
 }
 
 static void run_blocks(hdo_population *p, block_ctx c) {
-    hdo_team alone = {1, p->team->arena};
+    hdo_team alone = {1, p->team->arena, 0};
     c.per_task = c.n >= MANY_NODES ? NODES_PER_TASK : 1;
     hdo__team_run(worth_threads(p) ? p->team : &alone, (c.n + c.per_task - 1) / c.per_task, block_task, &c);
 }
@@ -96,7 +96,7 @@ void hdo__population_each(hdo_population *p, hdo_node_fn fn, void *ctx) {
     if (p->n_own >= p->team->threads || !worth_threads(p)) {
         run_blocks(p, (block_ctx){.fn = fn, .ctx = ctx, .item = p->own, .n = p->n_own});
     } else {
-        hdo_work w = {&p->team->arena[0], p->team};
+        hdo_work w = {&p->team->arena[0], p->team, 0};
         for (int k = 0; k < p->n_own; k++) fn(ctx, p->own[k], &w);
     }
     if (p->slow > 1.0) { /* mpi.slow: a straggler for experiments */
@@ -122,19 +122,25 @@ static double mean_g2(const hdo_population *p) {
 bool hdo__population_collect(const hdo_population *p, hdo_progress *progress, hdo_status *st) {
     double loss = 0.0, g2 = 0.0;
     bool finite = true;
+    int stepped = 0;
     for (int k = 0; k < p->n_active; k++) {
         const hdo_node_result *res = &p->result[p->active[k]];
-        if (res->status != HDO_OK) *st = res->status;
-        finite = finite && isfinite(res->loss) && isfinite(res->g2);
-        loss += res->loss;
-        g2 += res->g2;
+        bool skipped = res->status == HDO_E_SKIPPED; /* it left out its step, as a callback of one's own said */
+        if (res->status != HDO_OK && !skipped) *st = res->status;
+        if (skipped) progress->counts.failed++;
+        if (!skipped) {
+            finite = finite && isfinite(res->loss) && isfinite(res->g2);
+            loss += res->loss;
+            g2 += res->g2;
+            stepped++;
+        }
         progress->counts.forward += res->forward;
         progress->counts.backward += res->backward;
         progress->counts.jvp += res->jvp;
         progress->counts.cost += res->cost;
     }
-    progress->train_loss = loss / (double)p->n_active; /* NaN when nobody stepped */
-    progress->mg_active = g2 / (double)p->n_active;
+    progress->train_loss = loss / (double)stepped; /* NaN when nobody stepped */
+    progress->mg_active = g2 / (double)stepped;
     progress->mg = mean_g2(p);
     return finite;
 }

@@ -54,7 +54,8 @@ static hdo_status estimate(hdo_population *p, const hdo_class *c, int k, int nod
                      .hurry = p->hurry,
                      .hurry_ctx = p->hurry_ctx};
     hdo_estimate_info info = {0};
-    hdo_status st = hdo__estimate(&c->estimator, p->problem->objective, &q, w, g, &info);
+    hdo_status st = b.status;
+    if (st == HDO_OK) st = hdo__estimate(&c->estimator, p->problem->objective, &q, w, g, &info);
     hdo__arena_rewind(w->arena, mark);
     return st;
 }
@@ -62,7 +63,7 @@ static hdo_status estimate(hdo_population *p, const hdo_class *c, int k, int nod
 /* One slot per class and measured node, and one more for |G|^2; the others stay zero, so that a sum over ranks is
  * exact. */
 static hdo_status measure(hdo_population *p, double sum[HDO_CLASSES_MAX][SLOTS]) {
-    hdo_work w = {&p->team->arena[0], p->team};
+    hdo_work w = {&p->team->arena[0], p->team, 0};
     size_t mark = hdo__arena_mark(w.arena);
     float *g = hdo__arena_floats(w.arena, p->problem->objective->d + p->problem->objective->n_buf);
     float *h = hdo__arena_floats(w.arena, p->problem->objective->d + p->problem->objective->n_buf);
@@ -93,7 +94,7 @@ static void add_own(void *ctx, void *v, size_t first, size_t count) {
 hdo_status hdo__population_measure_noise(hdo_population *p, int64_t step, hdo_error *e) {
     double own[HDO_CLASSES_MAX][SLOTS] = {{0}}, sum[HDO_CLASSES_MAX][SLOTS] = {{0}};
     hdo_status st = measure(p, own);
-    if (st != HDO_OK) hdo__fail(e, st, "the noise of the classes could not be measured");
+    if (st != HDO_OK) hdo__problem_fail(p->problem, st, e, "the noise of the classes could not be measured");
     st = p->transport->ops->agree(p->transport, st, &(unsigned){0}, NULL, 0, e);
     if (st == HDO_OK) {
         st = p->transport->ops->relay(p->transport, sum, sizeof(double), HDO_CLASSES_MAX * SLOTS, add_own, own, e);

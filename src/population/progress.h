@@ -9,7 +9,7 @@
 #include "hdo/experimental/run.h"
 
 typedef struct hdo_counts { /* so far, over all nodes; of the own nodes while ranks do not wait for each other */
-    int64_t interactions, bytes, forward, backward, jvp, cost;
+    int64_t interactions, bytes, forward, backward, jvp, cost, failed;
 } hdo_counts;
 enum { HDO_COUNTS = sizeof(hdo_counts) / sizeof(int64_t) };
 

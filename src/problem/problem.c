@@ -1,11 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 — configuration -> data, shards, objective; batches and the starting point. */
 #include "problem/problem.h"
 
-static hdo_status open_data(hdo_problem *p, const hdo_objective_entry *entry, hdo_error *e) {
-    if (!entry->needs_data) return HDO_OK;
-    hdo_status st = hdo__data_open(&p->config->data, &p->train, &p->val, e);
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/own_call.h"
+#include "data/own_data.h"
+#include "objective/own_objective.h"
+
+static hdo_table_def *own_objective(const hdo_config *c) {
+    return hdo__own_find(c->own, HDO_OWN_OBJECTIVE, c->model.name);
+}
+
+static hdo_status data_of(const hdo_problem *p, hdo_dataset **train, hdo_dataset **val, hdo_error *e) {
+    hdo_table_def *t = hdo__own_find(p->config->own, HDO_OWN_DATASET, p->config->data.name);
+    return t != NULL ? hdo__own_data_open(t, &p->config->data, train, val, e)
+                     : hdo__data_open(&p->config->data, train, val, e);
+}
+
+/* Only the samples' numbers: of the configured data, or of data that are the objective's own. */
+static hdo_status open_indices(hdo_problem *p, const hdo_table_def *t, hdo_error *e) {
+    const hdo_objective_def *d = &t->def.objective;
+    hdo_dataset *inner[2] = {NULL, NULL}, **set[2] = {&p->train, &p->val};
+    int64_t count[2] = {d->train_count, d->val_count}, limit[2] = {p->config->data.train, p->config->data.val};
+    hdo_status st = d->train_count > 0 ? HDO_OK : data_of(p, &inner[0], &inner[1], e);
+    for (int k = 0; k < 2 && st == HDO_OK; k++) {
+        char text[HDO_IDENTITY_MAX + 128];
+        if (limit[k] > 0 && limit[k] < count[k]) count[k] = limit[k];
+        snprintf(text, sizeof text, "%s %s %d %lld", t->name, t->identity, k, (long long)count[k]);
+        st = hdo__index_set_create(set[k], inner[k], count[k], text, e);
+        if (st == HDO_OK) inner[k] = NULL;
+    }
+    hdo__dataset_destroy(inner[0]);
+    hdo__dataset_destroy(inner[1]);
+    return st;
+}
+
+bool hdo__problem_has_data(const hdo_config *c) {
+    const hdo_table_def *t = own_objective(c);
+    if (t != NULL) return (t->def.objective.flags & (unsigned)(HDO_WANT_DATA | HDO_WANT_INDICES)) != 0;
+    const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
+    return entry != NULL && entry->needs_data;
+}
+
+hdo_status hdo__problem_fail(const hdo_problem *p, hdo_status st, hdo_error *e, const char *fmt, ...) {
+    hdo_complaint *from[] = {p->objective != NULL ? p->objective->complaint : NULL,
+                             p->train != NULL ? p->train->complaint : NULL, p->val != NULL ? p->val->complaint : NULL};
+    for (size_t k = 0; k < sizeof from / sizeof from[0]; k++)
+        if (hdo__complaint_say(from[k], st, e)) return st;
+    char text[HDO_MSG_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return hdo__fail(e, st, "%s", text);
+}
+
+static hdo_status open_data(hdo_problem *p, const hdo_table_def *own, hdo_error *e) {
+    if (!hdo__problem_has_data(p->config)) return HDO_OK;
+    bool indices = own != NULL && (own->def.objective.flags & (unsigned)HDO_WANT_INDICES) != 0;
+    hdo_status st = indices ? open_indices(p, own, e) : data_of(p, &p->train, &p->val, e);
     if (st == HDO_OK && p->train == NULL) {
-        st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", entry->name);
+        st = hdo__fail(e, HDO_E_CONFIG, "model '%s' needs data, but data.name is 'none'", p->config->model.name);
     }
     return st;
 }
@@ -17,6 +74,7 @@ static hdo_status open_shards(hdo_problem *p, hdo_error *e) {
     for (int k = 0; k < c->n_classes; k++) count[k] = c->population[k].count;
     hdo_status st = hdo__shards_create(&p->shards, &c->data.split, (uint64_t)c->seed, c->n_classes, count, p->train, e);
     if (st == HDO_OK && !c->data.reshuffle) hdo__shards_fix_order(p->shards);
+    if (st == HDO_OK && hdo__complaint_say(p->train->complaint, HDO_E_OBJECTIVE, e)) st = HDO_E_OBJECTIVE; /* labels */
     return st;
 }
 
@@ -25,10 +83,12 @@ static hdo_status problem_open(hdo_problem *p, const hdo_config *c, bool shards,
     for (int k = 0; k < c->n_classes; k++) p->class_first[k + 1] = p->class_first[k] + (int)c->population[k].count;
     p->n = p->class_first[c->n_classes];
     const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
-    if (entry == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", c->model.name);
-    hdo_status st = open_data(p, entry, e);
+    hdo_table_def *own = own_objective(c);
+    if (entry == NULL && own == NULL) return hdo__fail(e, HDO_E_CONFIG, "model '%s' does not exist", c->model.name);
+    hdo_status st = open_data(p, own, e);
     if (st == HDO_OK && shards) st = open_shards(p, e);
     if (st != HDO_OK) return st;
+    if (own != NULL) return hdo__own_objective_create(own, &p->objective, e);
     hdo_objective_args args = {.config = c, .train = p->train, .val = p->val, .n = p->n};
     return entry->create(&args, &p->objective, e);
 }
@@ -104,6 +164,6 @@ static hdo_status load_weights(const hdo_problem *p, float *x, hdo_weights_repor
 
 hdo_status hdo__problem_start(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e) {
     hdo_status st = p->objective->ops->init(p->objective, (uint64_t)p->config->seed, x);
-    if (st != HDO_OK) return hdo__fail(e, st, "the initial model could not be made");
+    if (st != HDO_OK) return hdo__problem_fail(p, st, e, "the initial model could not be made");
     return p->config->model.weights[0] != '\0' ? load_weights(p, x, report, e) : HDO_OK;
 }

@@ -26,6 +26,13 @@ HDO_LAB hdo_status hdo__problem_open(hdo_problem *p, const hdo_config *c, hdo_er
 HDO_LAB hdo_status hdo__problem_open_whole(hdo_problem *p, const hdo_config *c, hdo_error *e);
 HDO_LAB void hdo__problem_close(hdo_problem *p); /* {0} is fine */
 
+/* Has the model of this configuration samples? Valid for names that exist. */
+HDO_LAB bool hdo__problem_has_data(const hdo_config *c);
+
+/* A pass failed with st: the sentence of whoever said one (a callback of one's own), otherwise the given one. */
+HDO_LAB hdo_status hdo__problem_fail(const hdo_problem *p, hdo_status st, hdo_error *e, const char *fmt, ...)
+    HDO_PRINTF(4, 5);
+
 HDO_LAB int hdo__problem_class(const hdo_problem *p, int node);
 
 /* Batch number `number` of the node's endless shuffled passes over its shard, in memory of the arena. Crops and flips

@@ -22,9 +22,9 @@ typedef struct field { /* a number of hdo_progress that a checkpoint holds */
     { #f, offsetof(hdo_progress, counts.f), false }
 #define REAL(f)                                                                                                        \
     { #f, offsetof(hdo_progress, f), true }
-static const field fields[] = {COUNT(interactions), COUNT(bytes),     COUNT(forward),   COUNT(backward), COUNT(jvp),
-                               COUNT(cost),         REAL(start_loss), REAL(train_loss), REAL(mg),        REAL(step_s),
-                               REAL(eval_s)};
+static const field fields[] = {COUNT(interactions), COUNT(bytes), COUNT(forward), COUNT(backward),
+                               COUNT(jvp),          COUNT(cost),  COUNT(failed),  REAL(start_loss),
+                               REAL(train_loss),    REAL(mg),     REAL(step_s),   REAL(eval_s)};
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
 static const char *const texts[] = {"run_id", "train_sha256", "val_sha256", "inputs_sha256"};
@@ -185,7 +185,9 @@ hdo_status hdo__state_load(hdo_record *run, const char *json, const char *path, 
         if (fields[k].real) {
             *(double *)(void *)at = get_number(&r, json_object_get(o, fields[k].name), fields[k].name);
         } else {
-            *(int64_t *)(void *)at = get_int(&r, o, fields[k].name);
+            bool there =
+                json_object_get(o, fields[k].name) != NULL || fields[k].at != offsetof(hdo_progress, counts.failed);
+            *(int64_t *)(void *)at = there ? get_int(&r, o, fields[k].name) : 0; /* files of before had no `failed` */
         }
     }
     const json_t *lr = json_object_get(o, "lr"), *noise = json_object_get(o, "noise");

@@ -53,6 +53,7 @@ static hdo_status record(hdo_record *r, hdo_fate_what what, int node, double los
 }
 
 static hdo_fate_what judge(const hdo_node_result *res, double limit) {
+    if (res->status == HDO_E_SKIPPED) return HDO_FATE_NONE;
     if (!isfinite(res->loss)) return HDO_FATE_INFINITE;
     if (!isfinite(res->g2)) return HDO_FATE_ESTIMATE;
     return res->loss > limit ? HDO_FATE_LOSS : HDO_FATE_NONE;
@@ -79,6 +80,7 @@ static int worst_of_step(const hdo_record *r, double limit) {
 static void follow(hdo_record *r, const hdo_plan *plan) {
     for (int k = 0; k < r->population->n_active; k++) {
         hdo_trail *t = &r->trail[r->population->active[k]];
+        if (r->population->result[r->population->active[k]].status == HDO_E_SKIPPED) continue;
         *t = (hdo_trail){.g = sqrt(r->population->result[r->population->active[k]].g2),
                          .before = t->g,
                          .met = plan->allreduce ? HDO_MET_ALL : HDO_MET_NOBODY,
@@ -164,7 +166,7 @@ hdo_status hdo__fate_row(hdo_record *r, hdo_error *e) {
     for (int k = 0; k < r->population->n_classes; k++) r->fate.lost[k] = 0;
     for (int i = 0; i < r->population->n; i++) {
         double loss = r->metrics->all[i].loss;
-        if (loss <= limit) continue;
+        if (loss <= limit || r->metrics->all[i].correct < 0) continue;
         lost++;
         r->fate.lost[hdo__population_class(r->population, i)]++;
         if (worst < 0 || !(loss <= r->metrics->all[worst].loss)) worst = i;

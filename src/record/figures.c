@@ -34,6 +34,7 @@ double hdo__record_loss_limit(const hdo_record *r) {
 hdo_stop hdo__record_judge(const hdo_record *r) {
     const hdo_stop_config *s = &r->config->stop;
     const hdo_group *all = &r->row.all;
+    if (r->metrics->unknown == r->population->n) return HDO_RUNNING; /* nothing is known */
     if (!isfinite(all->loss_mean) || all->loss_mean > hdo__record_loss_limit(r)) return HDO_DIVERGED;
     bool reached = (s->loss > 0.0 && all->loss_mean <= s->loss) || (s->accuracy > 0.0 && all->acc_mean >= s->accuracy);
     return reached ? HDO_TARGET : HDO_RUNNING;
@@ -75,6 +76,7 @@ hdo_status hdo__record_evaluate(hdo_record *r, hdo_error *e) {
     row->backward = r->progress->counts.backward;
     row->jvp = r->progress->counts.jvp;
     row->cost = r->progress->counts.cost;
+    row->failed = r->progress->counts.failed;
     row->bytes = r->progress->counts.bytes;
     row->present = r->population->n;
     row->sim_s = 0.0;
@@ -85,7 +87,7 @@ hdo_status hdo__record_evaluate(hdo_record *r, hdo_error *e) {
     row->y_loss = (double)NAN;
     if (r->population->y != NULL && r->progress->step > 0 && r->transport->rank == 0) {
         st = hdo__metrics_one(r->metrics, r->population->y, &row->y_loss);
-        if (st != HDO_OK) hdo__fail(e, st, "evaluation failed: %s", hdo_status_text(st));
+        if (st != HDO_OK) hdo__problem_fail(r->problem, st, e, "evaluation failed: %s", hdo_status_text(st));
     }
     row->wall_s = hdo__now_s() - r->progress->start_s;
     row->step_s = r->progress->step_s;

@@ -45,6 +45,7 @@ static hdo_status same_past(const hdo_record *r, const hdo_ckfile *f, hdo_error 
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_config_default(c);
     hdo_status st = hdo_config_load_bytes(c, f->path, f->config, strlen(f->config), e);
+    c->own = r->config->own; /* settings of it have an effect with it only */
     if (st == HDO_OK && !hdo__config_same_past(c, r->config))
         st =
             hdo__fail(e, HDO_E_DATA, "the checkpoint '%s' was made with another configuration than the run's", f->path);

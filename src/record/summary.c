@@ -94,7 +94,8 @@ char *hdo__record_summary(const hdo_record *r) {
     hdo__json_end(&j, '}');
     hdo__json_object(&j, "oracle");
     HDO_JSON_INTS(&j, {"forward", r->progress->counts.forward}, {"backward", r->progress->counts.backward},
-                  {"jvp", r->progress->counts.jvp}, {"cost", r->progress->counts.cost});
+                  {"jvp", r->progress->counts.jvp}, {"cost", r->progress->counts.cost},
+                  {"failed", r->progress->counts.failed});
     hdo__json_end(&j, '}');
     hdo__put_mixing(&j, r);
     hdo__json_int(&j, "bytes_exchanged", r->progress->counts.bytes);

@@ -176,8 +176,8 @@ hdo_status hdo_run_resume_how(hdo_run **out, const char *dir, const hdo_resume *
     hdo_config *c = hdo__alloc(sizeof *c);
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_status st = hdo__stored_config_load(dir, c, note, sizeof note, e);
-    if (st == HDO_OK) st = change(c, how, e);
     c->own = how != NULL ? how->own : NULL;
+    if (st == HDO_OK) st = change(c, how, e);
     if (how != NULL && how->threads > 0) c->threads = how->threads;
     int rank, ranks; /* the engine is that of this process, whatever the run was started with */
     c->engine.id = hdo_mpi_launched(&rank, &ranks) ? HDO_ENGINE_MPI : HDO_ENGINE_SIM;

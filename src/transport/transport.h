@@ -31,7 +31,7 @@ enum { HDO_SAY_NOT_FINITE = 1, HDO_SAY_STOP = 2, HDO_SAY_TIMEOUT = 4, HDO_SAY_SA
 /* Adds this rank's part to count elements of v from element first on. */
 typedef void (*hdo_relay_fn)(void *ctx, void *v, size_t first, size_t count);
 
-enum { HDO_MESSAGE_WORDS = 12, HDO_OFFERS_MAX = 16 };
+enum { HDO_MESSAGE_WORDS = 14, HDO_OFFERS_MAX = 16 };
 typedef struct hdo_message { /* of the asynchronous engine: a few words, and perhaps a row */
     int64_t word[HDO_MESSAGE_WORDS];
     float *row; /* (len) or NULL; of an arrived message: valid until the next call */
@@ -124,7 +124,7 @@ typedef struct hdo_transport_setup {
 } hdo_transport_setup;
 
 /* Version of everything in this header that crosses the border. */
-#define HDO_TRANSPORT_ABI 3
+#define HDO_TRANSPORT_ABI 4
 #define HDO_TRANSPORT_SYMBOL "hdo_transport_open"
 typedef hdo_status (*hdo_transport_open_fn)(int abi, const char *version, const hdo_transport_setup *s,
                                             hdo_transport **out, hdo_error *e);

@@ -77,28 +77,30 @@ enum { HDO_DIVERGED_RELATIVE = 1 };
 enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
 typedef struct hdo_model_config {
-    char name[HDO_NAME_MAX];    /* objective: logistic, mlp, ..., quadratic */
-    hdo_choice reading;         /* text | authors: spec of the network models */
-    hdo_choice init;            /* pytorch | he | normal(std) | zero */
-    hdo_choice buffers;         /* batch-norm statistics on exchange: average | private */
-    hdo_choice dropout_mask;    /* shared | fresh */
-    double dropout;             /* transformer, custom networks */
-    int64_t input_size;         /* resnet18: 32, 64, 224 */
-    int64_t resize;             /* resnet18: resized to this first, input_size is then the centre; 0: no */
-    char layers[HDO_SPEC_MAX];  /* model custom: "conv 8 3, relu, pool 2, linear 10" */
-    char weights[HDO_PATH_MAX]; /* safetensors to start from; empty: random initialisation */
-    double l2;                  /* logistic-l2: coefficient of |x|^2 / 2 */
-    int64_t dim;                /* quadratic: d */
-    double smoothness;          /* quadratic: L, largest eigenvalue */
-    double convexity;           /* quadratic: ell, smallest eigenvalue */
-    double noise;               /* quadratic: E|xi|^2 of the additive gradient noise, square root of it */
-    double spread;              /* quadratic: |c_i - mean c|, heterogeneity of the nodes' minimisers */
-    double start;               /* quadratic: distance of the start from the minimiser */
+    char name[HDO_NAME_MAX];     /* objective: logistic, mlp, ..., quadratic; or that of a table of one's own */
+    char identity[HDO_SPEC_MAX]; /* of a table of one's own: what it must be; empty: not known yet */
+    hdo_choice reading;          /* text | authors: spec of the network models */
+    hdo_choice init;             /* pytorch | he | normal(std) | zero */
+    hdo_choice buffers;          /* batch-norm statistics on exchange: average | private */
+    hdo_choice dropout_mask;     /* shared | fresh */
+    double dropout;              /* transformer, custom networks */
+    int64_t input_size;          /* resnet18: 32, 64, 224 */
+    int64_t resize;              /* resnet18: resized to this first, input_size is then the centre; 0: no */
+    char layers[HDO_SPEC_MAX];   /* model custom: "conv 8 3, relu, pool 2, linear 10" */
+    char weights[HDO_PATH_MAX];  /* safetensors to start from; empty: random initialisation */
+    double l2;                   /* logistic-l2: coefficient of |x|^2 / 2 */
+    int64_t dim;                 /* quadratic: d */
+    double smoothness;           /* quadratic: L, largest eigenvalue */
+    double convexity;            /* quadratic: ell, smallest eigenvalue */
+    double noise;                /* quadratic: E|xi|^2 of the additive gradient noise, square root of it */
+    double spread;               /* quadratic: |c_i - mean c|, heterogeneity of the nodes' minimisers */
+    double start;                /* quadratic: distance of the start from the minimiser */
 } hdo_model_config;
 
 typedef struct hdo_data_config {
-    char name[HDO_NAME_MAX]; /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
-    char path[HDO_PATH_MAX]; /* file or folder of custom data */
+    char name[HDO_NAME_MAX];     /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
+    char identity[HDO_SPEC_MAX]; /* of a table of one's own, as of a model */
+    char path[HDO_PATH_MAX];     /* file or folder of custom data */
     char path_val[HDO_PATH_MAX];
     char label[64]; /* csv: the label's column: a name, a number from 1, last; empty: by its usual names, then last */
     double validation;  /* own files without path_val: share of the samples to hold out */

@@ -43,6 +43,7 @@ struct hdo_row {
     int64_t present;                /* nodes that are not away */
     int64_t forward, backward, jvp; /* oracle calls so far */
     int64_t cost;                   /* weighted passes a device would have made so far: docs/metrics.md */
+    int64_t failed;                 /* steps that nodes left out: a callback of one's own failed */
     int64_t bytes;                  /* exchanged so far: both directions of every pair */
     double sim_s;                   /* simulated time of the slowest node, from the classes' time model */
     double wall_s, step_s, eval_s;  /* time so far */
