@@ -78,19 +78,21 @@ hdo_status cli_config(hdo_config *c, const char *source, const cli_common *o, hd
     if (st == HDO_OK) st = cli_apply_sets(c, &o->set, e);
     if (st == HDO_OK && o->threads > 0) st = apply_threads(c, o->threads, e);
     if (st == HDO_OK && o->piecewise) st = allow_piecewise(c, e);
-    return st;
+    return st == HDO_OK ? hdo_config_resolve(c, e) : st;
 }
 
 int cli_with_config(const char *source, const cli_common *o, cli_work *work, void *ctx) {
     hdo_error e = {HDO_E_MEMORY, "out of memory"};
     hdo_config *c = malloc(sizeof *c);
     int code = c != NULL && cli_config(c, source, o, &e) == HDO_OK ? work(ctx, c) : cli_fail(&e);
+    if (c != NULL) hdo_config_let_go(c);
     free(c);
     return code;
 }
 
 hdo_status cli_fetch_data(const hdo_config *c, hdo_error *e) {
     hdo_data_info info;
+    if (c->data.plugin[0] != '\0') return HDO_OK;
     hdo_status st = hdo_data_find(c->data.name, &info, e);
     if (st != HDO_OK || (info.state != HDO_DATA_ABSENT && info.state != HDO_DATA_DAMAGED)) return st;
     return hdo_data_get(c->data.name, NULL, NULL, e);

@@ -79,6 +79,9 @@ hdo_status hdo_study_create(hdo_study **out, const hdo_config *c, const hdo_stud
     hdo_status st = hdo_run_create(&s->run, c, NULL, e);
     if (st == HDO_OK) {
         const hdo_objective *f = s->run->problem.objective;
+        s->config.model = s->run->config.model; /* with what plug-ins said of themselves */
+        s->config.data = s->run->config.data;
+        s->config.own = s->run->config.own;
         s->k.d = f->d;
         s->k.live = hdo__objective_live(f);
         for (int i = 0; i < f->n_tensors; i++) {
@@ -87,8 +90,8 @@ hdo_status hdo_study_create(hdo_study **out, const hdo_config *c, const hdo_stud
         }
         unknown(&s->k);
         s->k.balanced = is_balanced(s->run);
-        s->k.convex = hdo__is_softmax_regression(c);
-        if (strcmp(c->model.name, "quadratic") == 0) st = quadratic_constants(s, e);
+        s->k.convex = hdo__is_softmax_regression(&s->config);
+        if (strcmp(s->config.model.name, "quadratic") == 0) st = quadratic_constants(s, e);
     }
     if (st != HDO_OK) {
         hdo_study_destroy(s);

@@ -290,7 +290,12 @@ static hdo_status at_minimum(hdo_study *s, hdo_exact_oracle *o, const double *st
 }
 
 hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_error *e) {
-    if (s->k.quad || s->run->problem.train == NULL) return HDO_OK; /* known already */
+    const hdo_objective *f = s->run->problem.objective;
+    bool own = f->complaint != NULL; /* of somebody else: nothing is known of its least value */
+    if (s->k.quad) return HDO_OK;    /* known already */
+    if (f->ops->grad == NULL)
+        return hdo__fail(e, HDO_E_UNSUPPORTED, "constants are measured through gradients, and model '%s' has none",
+                         f->model);
     bool linear = hdo__is_softmax_regression(&s->config);
     hdo_measure_options m = opt != NULL ? *opt : (hdo_measure_options){0};
     if (m.probe <= 0) m.probe = PROBE;
@@ -306,7 +311,7 @@ hdo_status hdo_study_measure(hdo_study *s, const hdo_measure_options *opt, hdo_e
     if (st == HDO_OK && linear && s->k.ell.value > 0.0) st = at_minimum(s, &o, p.x[0], e);
     for (int i = 0; i < p.n && st == HDO_OK; i++) st = at_point(s, &o, p.x[i], m.nodes, &level, e);
     if (st == HDO_OK && s->x_star != NULL) st = at_point(s, &o, s->x_star, m.nodes, &level, e);
-    if (st == HDO_OK && s->x_star == NULL) { /* cross-entropy is never negative */
+    if (st == HDO_OK && s->x_star == NULL && !own) { /* cross-entropy is never negative */
         st = hdo__oracle_grad(&o, -1, p.x[0], NULL, &f0, e);
         s->k.f_star = (hdo_constant){0.0, HDO_CERTIFIED};
         s->k.F = (hdo_constant){f0, m.samples > 0 ? HDO_MEASURED : HDO_CERTIFIED};

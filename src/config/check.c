@@ -106,6 +106,8 @@ static hdo_status check_own(const hdo_config *c, hdo_own_kind kind, const char *
     bool model = kind == HDO_OWN_OBJECTIVE;
     const hdo_table_def *t = hdo__own_find(c->own, kind, name);
     const char *what = hdo__own_kinds[kind], *key = model ? "model.name" : "data.name";
+    const char *plugin = model ? c->model.plugin : c->data.plugin;
+    if (t == NULL && plugin[0] != '\0') return HDO_OK; /* it says its name when it is loaded */
     if (t == NULL && identity[0] != '\0')
         return hdo__fail(e, HDO_E_CONFIG,
                          "%s is '%s', an %s of a program of its own (identity '%.200s'), which is not here: only a "

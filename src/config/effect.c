@@ -40,7 +40,10 @@ static const struct {
 
     {"model.name", ALWAYS},
     {"model.reading", "model.name = logistic, mlp, cnn2, cnn3"},
-    {"model.identity", "model.name = own, own-data, own-indices"},
+    {"model.plugin", ALWAYS},
+    {"model.options", "model.plugin is set"},
+    {"model.trial_s", "model.plugin is set or data.plugin is set"},
+    {"model.identity", "model.plugin is set or model.name = own, own-data, own-indices"},
     {"model.init", BUILT_IN},
     {"model.buffers",
      "model.name = resnet18, custom or model.name = logistic, mlp, cnn2, cnn3 and model.reading = authors"},
@@ -59,7 +62,9 @@ static const struct {
     {"model.start", "model.name = quadratic"},
 
     {"data.name", READS " or data.name = none"},
-    {"data.identity", READS " and data.name = own"},
+    {"data.plugin", READS},
+    {"data.options", "data.plugin is set"},
+    {"data.identity", "data.plugin is set or " READS " and data.name = own"},
     {"data.path", READS " and data.name != synthetic, none, own"},
     {"data.path_val", READS " and data.name = brackets, csv, libsvm, npy, idx"},
     {"data.label", READS " and data.name = csv"},
@@ -200,11 +205,16 @@ static void format_for_test(const hdo_config *c, hdo_slot s, char *buf, size_t c
     const char *key = hdo__slot_option(s)->key, *section = hdo__row_section(s.row)->name;
     bool name = strcmp(key, "name") == 0, model = name && strcmp(section, "model") == 0;
     const hdo_table_def *t = model ? hdo__own_find(c->own, HDO_OWN_OBJECTIVE, c->model.name) : NULL;
-    if (t != NULL) {
+    bool data = name && strcmp(section, "data") == 0;
+    const hdo_table_def *set = data ? hdo__own_find(c->own, HDO_OWN_DATASET, c->data.name) : NULL;
+    const char *plugin = model ? c->model.plugin : data ? c->data.plugin : "";
+    if (t == NULL && set == NULL && plugin[0] != '\0') {
+        snprintf(buf, cap, "plugin"); /* what it needs is not known before it is loaded: all is allowed */
+    } else if (t != NULL) {
         const hdo_objective_def *d = &t->def.objective;
-        bool data = (d->flags & (unsigned)(HDO_WANT_DATA | HDO_WANT_INDICES)) != 0;
-        snprintf(buf, cap, "%s", !data ? "own" : d->train_count > 0 ? "own-indices" : "own-data");
-    } else if (name && strcmp(section, "data") == 0 && hdo__own_find(c->own, HDO_OWN_DATASET, c->data.name) != NULL) {
+        bool wants = (d->flags & (unsigned)(HDO_WANT_DATA | HDO_WANT_INDICES)) != 0;
+        snprintf(buf, cap, "%s", !wants ? "own" : d->train_count > 0 ? "own-indices" : "own-data");
+    } else if (set != NULL) {
         snprintf(buf, cap, "own");
     } else {
         hdo__value_format(hdo__slot_option(s), hdo__slot_value(c, s), buf, cap);

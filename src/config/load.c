@@ -127,6 +127,105 @@ static hdo_origin origin_at(const loader *l, yaml_mark_t at) {
                         .line = (uint32_t)at.line + 1};
 }
 
+/* ---- options of plug-ins: any YAML, kept as JSON ---- */
+
+typedef struct json_text {
+    char buf[HDO_SPEC_MAX];
+    size_t used;
+    bool full;
+} json_text;
+
+static void put(json_text *j, const char *text, size_t len) {
+    j->full = j->full || len >= sizeof j->buf - j->used;
+    if (j->full) return;
+    memcpy(j->buf + j->used, text, len);
+    j->used += len;
+    j->buf[j->used] = '\0';
+}
+
+static void put_string(json_text *j, const char *text) {
+    put(j, "\"", 1);
+    for (; *text != '\0'; text++) {
+        char code[8];
+        if (*text == '"' || *text == '\\') put(j, "\\", 1);
+        if ((unsigned char)*text < ' ')
+            put(j, code, (size_t)snprintf(code, sizeof code, "\\u%04x", (unsigned)(unsigned char)*text));
+        else
+            put(j, text, 1);
+    }
+    put(j, "\"", 1);
+}
+
+/* A plain number is one if JSON would write it so too. */
+static bool is_number(const char *text) {
+    const char *digits = text + (text[0] == '-');
+    double v;
+    size_t n = strspn(digits, "0123456789");
+    bool fraction = digits[n] != '.' || strspn(digits + n + 1, "0123456789") > 0;
+    return n > 0 && (n == 1 || digits[0] != '0') && fraction && hdo__real_parse(text, &v);
+}
+
+static void put_scalar(const loader *l, json_text *j) {
+    const char *text = scalar(l);
+    bool plain = l->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    bool word = strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
+    if (is_null(l))
+        put(j, "null", 4);
+    else if (plain && (word || is_number(text)))
+        put(j, text, strlen(text));
+    else
+        put_string(j, text);
+}
+
+/* The current event, whatever it holds. */
+static hdo_status read_json(loader *l, json_text *j, int depth) {
+    hdo_status st = HDO_OK;
+    if (depth > 8) return fail_at(l, l->event.start_mark, "options are nested too deeply");
+    if (l->event.type == YAML_SCALAR_EVENT) {
+        st = refuse_nul(l, "an option");
+        put_scalar(l, j);
+        return st;
+    }
+    bool map = l->event.type == YAML_MAPPING_START_EVENT;
+    put(j, map ? "{" : "[", 1);
+    for (int n = 0; (st = next(l)) == HDO_OK; n++) {
+        if (l->event.type == YAML_MAPPING_END_EVENT || l->event.type == YAML_SEQUENCE_END_EVENT) break;
+        if (n > 0) put(j, ", ", 2);
+        if (map) {
+            char key[HDO_KEY_MAX];
+            if ((st = read_key(l, key, sizeof key)) != HDO_OK) return st;
+            put_string(j, key);
+            put(j, ": ", 2);
+            if ((st = next(l)) != HDO_OK) return st;
+        }
+        if ((st = read_json(l, j, depth + 1)) != HDO_OK) return st;
+    }
+    put(j, map ? "}" : "]", 1);
+    return st;
+}
+
+static hdo_status read_options(loader *l, hdo_slot s) {
+    yaml_mark_t at = l->event.start_mark;
+    json_text j = {.used = 0};
+    hdo_status st = read_json(l, &j, 0);
+    if (st != HDO_OK) return st;
+    if (j.full) return fail_at(l, at, "these options are longer than %d bytes", HDO_SPEC_MAX - 1);
+    memcpy(hdo__slot_place(l->c, s), j.buf, j.used + 1);
+    l->c->origin[s.row][s.col] = origin_at(l, at);
+    return HDO_OK;
+}
+
+/* A relative path in a file counts from that file. */
+static hdo_status from_file(loader *l, yaml_mark_t at, char path[HDO_PATH_MAX]) {
+    const char *slash = strrchr(l->name, '/');
+    char whole[2 * HDO_PATH_MAX];
+    if (path[0] == '/' || path[0] == '\0' || slash == NULL) return HDO_OK;
+    int n = snprintf(whole, sizeof whole, "%.*s/%s", (int)(slash - l->name), l->name, path);
+    if (n < 0 || n >= HDO_PATH_MAX) return fail_at(l, at, "the path of the plug-in is too long");
+    memcpy(path, whole, (size_t)n + 1);
+    return HDO_OK;
+}
+
 /* The current event as the value of a slot. */
 static hdo_status read_value(loader *l, hdo_slot s) {
     const hdo_option *o = hdo__slot_option(s);
@@ -135,6 +234,7 @@ static hdo_status read_value(loader *l, hdo_slot s) {
     hdo__row_prefix(l->c, s.row, prefix, sizeof prefix);
     snprintf(key, sizeof key, "%s%s", prefix, o->key);
     bool null = is_null(l), is_text = o->type == HDO_OPT_TEXT;
+    if (l->event.type == YAML_MAPPING_START_EVENT && strcmp(o->key, "options") == 0) return read_options(l, s);
     if (l->event.type != YAML_SCALAR_EVENT || (null && !is_text)) {
         hdo__value_range(o, range, sizeof range);
         return fail_at(l, at, "%s is %s, but must be one value: %s", key,
@@ -148,9 +248,10 @@ static hdo_status read_value(loader *l, hdo_slot s) {
     const hdo_data_config data = l->c->data;
     st = hdo__value_parse(o, key, null ? "" : scalar(l), hdo__slot_place(l->c, s), l->e);
     if (st != HDO_OK) return place(l, at, st);
+    if (strcmp(o->key, "plugin") == 0) st = from_file(l, at, hdo__slot_place(l->c, s));
     l->c->origin[s.row][s.col] = origin_at(l, at);
     if (hdo__data_differs(l->c, s, &data)) hdo__data_changed(l->c, s, l->c->origin[s.row][s.col]);
-    return HDO_OK;
+    return st;
 }
 
 /* ---- sections ---- */

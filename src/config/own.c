@@ -11,6 +11,7 @@ void hdo__table_keep(hdo_table_def *t) {
 void hdo__table_drop(hdo_table_def *t) {
     if (t == NULL || atomic_fetch_sub(&t->refs, 1) > 1) return;
     if (t->destroy != NULL) t->destroy(t->user);
+    if (t->release != NULL) t->release(t->holder);
     pthread_mutex_destroy(&t->turn);
     free(t->more);
     free(t);

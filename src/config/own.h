@@ -37,6 +37,8 @@ typedef struct hdo_table_def { /* a table of one's own, shared */
     bool any_thread;             /* callbacks may run at once; otherwise under `turn` */
     pthread_mutex_t turn;
     char name[HDO_NAME_MAX], identity[HDO_IDENTITY_MAX];
+    void (*release)(void *holder); /* of a plug-in's table: lets go of the plug-in; NULL: not of a plug-in */
+    void *holder;
     void *more; /* memory of its own behind the table; free() */
 } hdo_table_def;
 

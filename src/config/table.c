@@ -134,6 +134,9 @@ static const hdo_option root_options[] = {
 #define T hdo_model_config
 static const hdo_option model_options[] = {
     TEXT(T, name, "model", "what is optimised: a network, softmax regression, or a function with known constants"),
+    TEXT(T, plugin, NULL, "shared object with an objective of one's own; relative to the configuration file"),
+    TEXT(T, options, NULL, "options for the plug-in: a group of keys (a JSON object)"),
+    REAL(T, trial_s, 0, 3600, "s", "a plug-in is tried in a process of its own first and has this long; 0: no trial"),
     TEXT(T, identity, NULL,
          "an objective of one's own: what it must say it is. Written into stored runs, guards a resume"),
     CHOICE(T, reading, reading_words, "the paper's text, or its authors' published code where that differs"),
@@ -161,6 +164,8 @@ static const hdo_option data_options[] = {
     TEXT(T, name, "data",
          "data set or file format; choosing another one than a preset or file did forgets what that said of its size "
          "and files"),
+    TEXT(T, plugin, NULL, "shared object with data of one's own; relative to the configuration file"),
+    TEXT(T, options, NULL, "options for the plug-in: a group of keys (a JSON object)"),
     TEXT(T, identity, NULL,
          "data of one's own: what they must say they are. Written into stored runs, guards a resume"),
     TEXT(T, path, NULL, "file or folder of the data; empty: the cache that `hdo data get` fills"),
@@ -394,6 +399,7 @@ static void model_default(hdo_model_config *m) {
     m->input_size = 32;
     m->l2 = 0.01;
     m->dim = 100;
+    m->trial_s = 10.0;
     m->smoothness = 1.0;
     m->convexity = 0.1;
     m->noise = 1.0;

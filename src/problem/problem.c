@@ -3,11 +3,13 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/own_call.h"
 #include "data/own_data.h"
 #include "objective/own_objective.h"
+#include "plugin/plugin.h"
 
 static hdo_table_def *own_objective(const hdo_config *c) {
     return hdo__own_find(c->own, HDO_OWN_OBJECTIVE, c->model.name);
@@ -78,8 +80,24 @@ static hdo_status open_shards(hdo_problem *p, hdo_error *e) {
     return st;
 }
 
+/* The plug-ins of a configuration that did not go through a run. */
+static hdo_status resolve(hdo_problem *p, hdo_error *e) {
+    p->resolved = malloc(sizeof *p->resolved);
+    if (p->resolved == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the configuration");
+    *p->resolved = *p->config;
+    hdo__own_keep(p->resolved->own);
+    p->config = p->resolved;
+    hdo_status st = hdo__plugins_resolve(p->resolved, e);
+    return st == HDO_OK ? hdo_config_check(p->resolved, e) : st;
+}
+
 static hdo_status problem_open(hdo_problem *p, const hdo_config *c, bool shards, hdo_error *e) {
     *p = (hdo_problem){.config = c, .n_classes = c->n_classes};
+    if (hdo__plugins_wanted(c)) {
+        hdo_status st = resolve(p, e);
+        if (st != HDO_OK) return st;
+        c = p->config;
+    }
     for (int k = 0; k < c->n_classes; k++) p->class_first[k + 1] = p->class_first[k] + (int)c->population[k].count;
     p->n = p->class_first[c->n_classes];
     const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
@@ -106,6 +124,8 @@ void hdo__problem_close(hdo_problem *p) {
     if (p->shards != NULL) hdo__shards_destroy(p->shards);
     hdo__dataset_destroy(p->train);
     hdo__dataset_destroy(p->val);
+    if (p->resolved != NULL) hdo__own_drop(p->resolved->own);
+    free(p->resolved);
     *p = (hdo_problem){0};
 }
 

@@ -18,6 +18,7 @@ typedef struct hdo_problem {
     hdo_dataset *train, *val;             /* NULL for objectives without data */
     hdo_shards *shards;                   /* NULL without data, and after hdo__problem_open_whole */
     hdo_objective *objective;
+    hdo_config *resolved; /* config with the tables of its plug-ins, if it was given without; otherwise NULL */
 } hdo_problem;
 
 /* config lives as long as the problem. After a failure, too, the problem is to be closed. */

@@ -10,17 +10,23 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "config/own.h"
+#include "plugin/plugin.h"
 #include "run/run_internal.h"
 
 hdo_status hdo__run_create(hdo_run **out, const hdo_config *c, hdo_fleet_seat *fleet, const hdo_hooks *hooks,
                            hdo_error *e) {
     *out = NULL;
-    hdo_status st = hdo_config_check(c, e);
-    if (st != HDO_OK) return st;
     hdo_run *r = hdo__alloc(sizeof *r);
     if (r == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
     r->config = *c;
     hdo__own_keep(r->config.own);
+    hdo_status st = hdo__plugins_resolve(&r->config, e);
+    if (st == HDO_OK) st = hdo_config_check(&r->config, e);
+    if (st != HDO_OK) {
+        hdo__own_drop(r->config.own);
+        hdo__free(r);
+        return st;
+    }
     atomic_flag_clear(&r->busy);
     r->columns = hdo__metric_names(c);
     r->fleet = fleet;

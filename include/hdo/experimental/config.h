@@ -78,6 +78,9 @@ enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
 typedef struct hdo_model_config {
     char name[HDO_NAME_MAX];     /* objective: logistic, mlp, ..., quadratic; or that of a table of one's own */
+    char plugin[HDO_PATH_MAX];   /* a shared object with the objective; empty: none */
+    char options[HDO_SPEC_MAX];  /* for it, a JSON object; empty: none */
+    double trial_s;              /* seconds a plug-in has for its trial; 0: none */
     char identity[HDO_SPEC_MAX]; /* of a table of one's own: what it must be; empty: not known yet */
     hdo_choice reading;          /* text | authors: spec of the network models */
     hdo_choice init;             /* pytorch | he | normal(std) | zero */
@@ -99,6 +102,8 @@ typedef struct hdo_model_config {
 
 typedef struct hdo_data_config {
     char name[HDO_NAME_MAX];     /* synthetic, mnist, cifar10, brackets, csv, libsvm, npy, idx; none for quadratics */
+    char plugin[HDO_PATH_MAX];   /* a shared object with the data; empty: none */
+    char options[HDO_SPEC_MAX];  /* for it, a JSON object */
     char identity[HDO_SPEC_MAX]; /* of a table of one's own, as of a model */
     char path[HDO_PATH_MAX];     /* file or folder of custom data */
     char path_val[HDO_PATH_MAX];
@@ -273,6 +278,12 @@ HDO_API void hdo_config_as_base(hdo_config *c);
 /* One value by its dotted key, as `--set`: hdo_config_set_from(c, "population.zo.rv", "64", HDO_FROM_FLAG, &e). */
 HDO_API hdo_status hdo_config_set_from(hdo_config *c, const char *key, const char *value, hdo_source from,
                                        hdo_error *e);
+
+/* Loads the plug-ins c names, whose tables it carries from then on: their names and identities are then in c. Runs and
+ * problems do this for themselves. */
+HDO_API hdo_status hdo_config_resolve(hdo_config *c, hdo_error *e);
+/* Lets go of the tables c carries; for structs that were not made by hdo_config_new. */
+HDO_API void hdo_config_let_go(hdo_config *c);
 
 /* Configurations that come with the program: the YAML text of one, or NULL; and all names, NULL-terminated. */
 HDO_API const char *hdo_preset(const char *name);
