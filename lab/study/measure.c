@@ -125,7 +125,8 @@ static hdo_status class_noise(hdo_study *s, hdo_exact_oracle *o, int k, int node
     double sum = 0.0;
     hdo_status st = HDO_OK;
     for (int i = 0; i < nodes && st == HDO_OK; i++) {
-        double v = 0.0, m = (double)hdo__shard_count(s->run->problem.shards, c->first + i), b = (double)c->batch;
+        const hdo_shards *shards = s->run->problem.shards; /* NULL: a formula, whose noise has a law of its own */
+        double v = 0.0, m = shards != NULL ? (double)hdo__shard_count(shards, c->first + i) : 0.0, b = (double)c->batch;
         if (exact) {
             st = sample_variance(o, c->first + i, x, &v, e);
             v *= b < m ? (m - b) / (b * fmax(1.0, m - 1.0)) : 0.0; /* without replacement */
@@ -192,7 +193,8 @@ static hdo_status curvature(hdo_study *s, hdo_exact_oracle *o, const double *x, 
         c.node = cl->first;
         c.batch = cl->batch < o->chunk ? cl->batch : o->chunk;
         for (int t = 0; t < BATCHES_L && st == HDO_OK; t++) {
-            hdo__sampler_batch(s->run->problem.shards, (uint64_t)s->config.seed + 1, c.node, t, c.batch, c.idx);
+            if (s->run->problem.train != NULL)
+                hdo__sampler_batch(s->run->problem.shards, (uint64_t)s->config.seed + 1, c.node, t, c.batch, c.idx);
             c.number = t;
             st = hdo__lanczos(hessian_mul, &c, d, NET_LANCZOS, 1, &z, e);
             if (st == HDO_OK) keep_max(&s->k.L_F, fmax(fabs(z.lowest), fabs(z.highest)));

@@ -23,7 +23,7 @@ typedef struct own {
     size_t ld; /* numbers from point to point */
 } own;
 
-static hdo_samples samples_of(const hdo_batch *b) {
+hdo_samples hdo__own_samples(const hdo_batch *b) {
     return (hdo_samples){.struct_size = sizeof(hdo_samples),
                          .count = b->size,
                          .index = b->index,
@@ -41,7 +41,7 @@ static void begin(hdo_caller *k, const own *o, const hdo_batch *b, const hdo_wor
 /* Losses at rows of points. */
 static hdo_status ask_losses(const own *o, const hdo_batch *b, const float *points, size_t stride, int count,
                              const hdo_work *w, double *loss) {
-    hdo_samples s = samples_of(b);
+    hdo_samples s = hdo__own_samples(b);
     hdo_caller k;
     int st = 0;
     begin(&k, o, b, w);
@@ -59,7 +59,7 @@ static hdo_status own_loss(const hdo_objective *f, const hdo_batch *b, const flo
     const own *o = (const own *)f;
     (void)buf;
     if (o->def->loss == NULL) return ask_losses(o, b, x, o->ld, 1, w, loss);
-    hdo_samples s = samples_of(b);
+    hdo_samples s = hdo__own_samples(b);
     hdo_caller k;
     begin(&k, o, b, w);
     return hdo__call_end(&k, o->def->loss(o->table->user, &k.call, &s, x, loss), f->complaint);
@@ -68,7 +68,7 @@ static hdo_status own_loss(const hdo_objective *f, const hdo_batch *b, const flo
 static hdo_status own_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, float *g,
                            double *loss, float *buf) {
     const own *o = (const own *)f;
-    hdo_samples s = samples_of(b);
+    hdo_samples s = hdo__own_samples(b);
     hdo_caller k;
     (void)buf;
     begin(&k, o, b, w);
@@ -149,7 +149,7 @@ static hdo_status own_slopes(const hdo_objective *f, const hdo_batch *b, const f
     int room = rows_at_once(o, k);
     float *rows = hdo__arena_floats(w->arena, (size_t)room * o->ld);
     many m = {.o = o, .u = u, .first = first};
-    hdo_samples s = samples_of(b);
+    hdo_samples s = hdo__own_samples(b);
     hdo_status st = HDO_OK;
     (void)buf;
     for (int at = 0; at < k && st == HDO_OK; at += room) {
@@ -183,7 +183,7 @@ static hdo_status gradient_slopes(const hdo_objective *f, const hdo_batch *b, co
 
 static hdo_status own_metrics(const own *o, const hdo_batch *b, const float *x, const hdo_work *w, double *loss_sum,
                               int64_t *correct) {
-    hdo_samples s = samples_of(b);
+    hdo_samples s = hdo__own_samples(b);
     hdo_caller k;
     double sum = 0.0;
     int64_t right = 0;
