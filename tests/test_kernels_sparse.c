@@ -174,7 +174,7 @@ static void test_known_samples(void **state) {
     double loss[2][2] = {{0}};
     hdo_team team;
     assert_int_equal(hdo__team_init(&team, 1, hdo__objective_work_bytes(f, f->eval_batch, 1)), HDO_OK);
-    hdo_work w = {&team.arena[0], &team};
+    hdo_work w = {&team.arena[0], &team, 0};
     for (int64_t first = 0; first < SAMPLES; first += f->eval_batch) {
         int n = (int)(SAMPLES - first < f->eval_batch ? SAMPLES - first : f->eval_batch);
         hdo_batch bare = {.size = n, .node = -1, .whole = &set, .first = first}, full = {.size = n, .node = -1};
