@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 MESON  ?= meson
 
 .PHONY: all help debug profile fuzz demo check check-real check-long check-layers bench bench-guard asan clang aarch64 install uninstall \
-  format format-check lint deps clean check-tests picture
+  format format-check lint abi api-sequences deps clean check-tests picture
 
 all: $(BUILD)/build.ninja ## build into build/ (BUILD=other; MESON_FLAGS=-Dwerror=true)
 	@ninja -C $(BUILD)
@@ -105,11 +105,19 @@ format: ## clang-format on everything
 format-check: ## fails on what is not formatted
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 
+abi: all ## is the stable interface what tools/abi promised, and documented?
+	@tools/check-abi $(BUILD)
+	@tools/make-api-reference --check
+
+# 1000 random sequences of calls under ASan with UBSan and under TSan, in build-asan/ and build-tsan/.
+api-sequences: deps ## random calls of the public interface under the sanitizers
+	@tools/api-sequences 1000
+
 lint: ## cppcheck and shellcheck
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability \
 	  --suppressions-list=tools/cppcheck-suppressions -I. -Isrc -Iinclude -DHDO_ISA=portable -D__GNUC__ src lab cli
 	@shellcheck tools/install-deps tools/run-tests tools/embed-presets tools/run-fuzz tools/make-man tools/hdo-data-get .ci/run tools/fuzz-configs \
-	  tools/check-bits tools/build-aarch64 tools/check-aarch64
+	  tools/check-bits tools/build-aarch64 tools/check-aarch64 tools/api-sequences tools/embed-templates
 
 clean: ## removes the build folders
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-debug $(BUILD)-profile $(BUILD)-aarch64 demo compile_commands.json

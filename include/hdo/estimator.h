@@ -41,6 +41,35 @@ typedef struct hdo_estimator_def {
     void (*destroy)(void *user); /* as of an objective */
 } hdo_estimator_def;
 
+/* ---- what an estimate may ask; inside `estimate`, on its thread ----
+ *
+ * Results: 0, or the question failed and `estimate` is to return what it got. Each question counts as passes (columns
+ * oracle/...), as those of our estimators do. The run's figure train/loss is the loss at x if it was asked, otherwise
+ * the mean of the losses that were. */
+
+/* The loss at x (dim). */
+HDO_API int hdo_oracle_loss(hdo_oracle *o, const float *x, double *loss);
+/* Losses at many points, point k at points + k * stride, in as few calls of the objective as may be. */
+HDO_API int hdo_oracle_losses(hdo_oracle *o, const float *points, size_t stride, int count, double *loss);
+/* Loss and gradient at x, into g (dim). */
+HDO_API int hdo_oracle_gradient(hdo_oracle *o, const float *x, double *loss, float *g);
+/* Loss at x, and derivatives along directions: direction k at directions + k * stride. */
+HDO_API int hdo_oracle_slopes(hdo_oracle *o, const float *x, const float *directions, size_t stride, int count,
+                              double *loss, double *slope);
+/* Random direction r = 0, 1, ... of this node and step into u (dim), as `distribution` and `streams` of the class say:
+ * the same whenever it is asked for. Costs no pass. */
+HDO_API int hdo_oracle_direction(hdo_oracle *o, int r, float *u);
+/* `count` independent standard normal numbers of this node and step; different streams are independent. */
+HDO_API int hdo_oracle_normals(hdo_oracle *o, uint32_t stream, size_t count, float *z);
+/* Numbers of x; random vectors (`rv`), difference step (`nu`) and learning rate of the class in this step. 0 when o is
+ * NULL. */
+HDO_API size_t hdo_oracle_dim(const hdo_oracle *o);
+HDO_API int hdo_oracle_rv(const hdo_oracle *o);
+HDO_API double hdo_oracle_nu(const hdo_oracle *o);
+HDO_API double hdo_oracle_rate(const hdo_oracle *o);
+/* Memory for this estimate: scratch + scratch_per_dim * dim bytes, aligned to 64, not cleared. Borrowed. */
+HDO_API void *hdo_oracle_scratch(hdo_oracle *o);
+
 #ifdef __cplusplus
 }
 #endif

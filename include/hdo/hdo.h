@@ -202,6 +202,52 @@ HDO_API const char *const *hdo_run_columns(const hdo_run *run);
 /* One figure. NaN: not known at this step, no such column, or row is NULL. */
 HDO_API double hdo_row_value(const hdo_row *row, const char *column);
 
+/* ---- estimators, mixings and sinks of one's own ---- */
+
+/* Brings a table: it is copied, `user` goes to its callbacks. Estimators are then named in classes
+ * (`population.zo.estimator`), a mixing takes the place of `mixing.kind`, which becomes its name, a sink gets the rows
+ * of every run. A table of the same kind and name is replaced; there is one mixing. On failure c is untouched and
+ * destroy is not called. HDO_E_MISUSE: NULL, or a table that cannot be used, and the sentence says why. */
+HDO_API hdo_status hdo_config_use_estimator(hdo_config *c, const hdo_estimator_def *def, void *user, hdo_error *e);
+HDO_API hdo_status hdo_config_use_mixing(hdo_config *c, const hdo_mixing_def *def, void *user, hdo_error *e);
+HDO_API hdo_status hdo_config_use_sink(hdo_config *c, const hdo_sink_def *def, void *user, hdo_error *e);
+
+/* ---- ask and tell: the caller is the oracle ---- */
+
+/* What is to be found out. */
+typedef enum hdo_question_kind {
+    HDO_QUESTION_LOSS = 1, /* the loss at x */
+    HDO_QUESTION_GRADIENT, /* the loss at x and its gradient */
+    HDO_QUESTION_SLOPE     /* the derivative at x along `direction` */
+} hdo_question_kind;
+
+/* A point to evaluate. */
+typedef struct hdo_question {
+    uint64_t id;            /* for hdo_tell. Asked again after a resume, a question has the id it had */
+    int64_t node, step;     /* whose estimate, in which of its steps */
+    hdo_question_kind kind; /* what is asked */
+    size_t dim;             /* numbers of x */
+    const float *x; /* (dim), borrowed: until the question is told, or its node gives up the step (hdo_tell_failed) */
+    const float *direction; /* (dim), likewise; NULL unless a slope is asked */
+    uint64_t reserved[4];   /* zeros */
+} hdo_question;
+
+/* For runs whose objective has neither loss nor losses: up to max questions nobody has been given yet, at once, into
+ * questions (room for max), their number into *count. First the run goes as far as the answers told so far carry it:
+ * steps, averages, rows, checkpoints. *why (may be NULL) says how it stands; once it is not HDO_RUNNING there are no
+ * more questions. A count of 0 while it is running: answers are due.
+ *
+ * Told in rounds (all questions are told before it is asked again) a run has the bits of the same run with callbacks,
+ * in whatever order. To ask while answers are due means that somebody is free: nodes that wait for a late partner then
+ * average with it as it is and go on. */
+HDO_API hdo_status hdo_ask(hdo_run *run, int max, hdo_question *questions, int *count, hdo_stop *why, hdo_error *e);
+/* An answer: the loss or the slope, and for a gradient its dim numbers (copied; otherwise NULL). In any order, whenever
+ * it is there. Late ones, whose step is over, and those told before are counted and forgotten: HDO_OK. HDO_E_MISUSE:
+ * nobody asked that, a gradient is missing, or it is not finite; the question stays open. */
+HDO_API hdo_status hdo_tell(hdo_run *run, uint64_t id, double value, const float *gradient, hdo_error *e);
+/* There will be no answer: the node leaves out the step, which is counted as `failed`. */
+HDO_API hdo_status hdo_tell_failed(hdo_run *run, uint64_t id, hdo_error *e);
+
 #ifdef __cplusplus
 }
 #endif

@@ -37,6 +37,7 @@ static void about_nu(const hdo_class_config *cc, hdo_check_result *r, int k) {
     const hdo_check_class *c = &r->cls[k];
     const hdo_check_sweep *w = &r->sweep;
     const hdo_estimator_ops *ops = hdo__estimator_find(cc->estimator);
+    if (ops == NULL) return; /* one's own: its nu is its own affair */
     bool central = ops->family == HDO_EST_CENTRAL;
     if (!ops->difference) return;
     double lo = central ? w->lo_central : w->lo_one, hi = central ? w->hi_central : w->hi_one;

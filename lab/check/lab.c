@@ -18,7 +18,7 @@ int hdo__lab_batch_size(const hdo_lab *l) {
 static hdo_status open_estimators(hdo_lab *l, hdo_error *e) {
     for (int k = 0; k < l->config->n_classes; k++) {
         const hdo_class_config *cc = &l->config->population[k];
-        const hdo_estimator_ops *ops = hdo__estimator_find(cc->estimator);
+        const hdo_estimator_ops *ops = hdo__estimator_of(l->config, cc->estimator);
         if (ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "estimator '%s' does not exist", cc->estimator);
         l->estimator[k] = hdo__estimator_make(ops, cc);
         hdo_status st = hdo__estimator_check(&l->estimator[k], l->f, cc->name, e);

@@ -29,7 +29,7 @@ static double passes(const hdo_estimator_ops *ops, int rv) { /* as in the planne
 }
 
 static double round_seconds(const table *t, int n0, int rv) {
-    const hdo_estimator_ops *ops = hdo__estimator_find(t->c->population[t->zo].estimator);
+    const hdo_estimator_ops *ops = hdo__estimator_of(t->c, t->c->population[t->zo].estimator);
     double fo = 1.0 / t->f->fo_speed, zo = n0 > 0 ? passes(ops, rv) / t->f->zo_speed : 0.0;
     return fmax(fo, zo) + (t->f->fo + n0 > 1 ? t->exchange_s : 0.0);
 }
@@ -101,7 +101,7 @@ static hdo_status try_one(const table *t, const hdo_path *p, int n0, int rv, boo
 }
 
 static int rv_list(const table *t, int *rv) {
-    const hdo_estimator_ops *ops = hdo__estimator_find(t->c->population[t->zo].estimator);
+    const hdo_estimator_ops *ops = hdo__estimator_of(t->c, t->c->population[t->zo].estimator);
     int most = t->f->rv_max > 0 ? t->f->rv_max : 1, n = 0;
     double one = passes(ops, 1), slope = passes(ops, 2) - one,
            idle = (t->f->zo_speed / t->f->fo_speed - one + slope) / slope;
@@ -192,7 +192,7 @@ static hdo_status prepare(const hdo_config *config, hdo_config *c, table *t, hdo
     hdo_config_as_base(c);
     t->fo = t->zo = -1;
     for (int k = 0; k < c->n_classes; k++) {
-        const hdo_estimator_ops *ops = hdo__estimator_find(c->population[k].estimator);
+        const hdo_estimator_ops *ops = hdo__estimator_of(c, c->population[k].estimator);
         if (ops == NULL) continue;
         *(ops->zeroth ? &t->zo : &t->fo) = k;
         c->population[k].momentum = c->population[k].weight_decay = 0.0;

@@ -7,7 +7,7 @@
 
 static hdo_status make_class(const hdo_config *c, int k, int64_t samples, hdo_crowd_class *o, hdo_error *e) {
     const hdo_class_config *q = &c->population[k];
-    const hdo_estimator_ops *ops = hdo__estimator_find(q->estimator);
+    const hdo_estimator_ops *ops = hdo__estimator_of(c, q->estimator);
     if (ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "estimator '%s' does not exist", q->estimator);
     if (q->lr.id == HDO_LR_THEOREM) {
         return hdo__fail(e, HDO_E_CONFIG, "population.%s.lr is 'theorem': give the rate as a number to predict with",
@@ -44,9 +44,7 @@ hdo_status hdo__crowd_make(const hdo_config *c, int64_t horizon, int64_t samples
     }
     hdo_mixer m = {0};
     hdo_spectrum s = {0};
-    if (st == HDO_OK)
-        st = hdo__mixer_init_placed(&m, &c->mixing, (uint64_t)c->seed, out->n, (int)c->population[0].count, c->warmup,
-                                    e);
+    if (st == HDO_OK) st = hdo__mixer_init_config(&m, c, out->n, e);
     if (st == HDO_OK) {
         if (out->n > 1 && hdo__mixer_spectrum(&m, &s) != HDO_OK)
             st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the contraction of the mixing");

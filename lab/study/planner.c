@@ -252,7 +252,7 @@ static void explain(const desk *q, hdo_fleet_plan *p) {
 static hdo_status two_classes(hdo_config *c, desk *q, hdo_error *e) {
     q->fo = q->zo = -1;
     for (int k = 0; k < c->n_classes; k++) {
-        const hdo_estimator_ops *ops = hdo__estimator_find(c->population[k].estimator);
+        const hdo_estimator_ops *ops = hdo__estimator_of(c, c->population[k].estimator);
         if (ops == NULL) continue;
         if (!ops->zeroth && q->fo < 0) q->fo = k;
         if (ops->zeroth && q->zo < 0) q->zo = k;

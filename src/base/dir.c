@@ -48,6 +48,10 @@ void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out
         fill_axis(u, r, off, len, out);
         return;
     }
+    if (u->dist == HDO_DIST_GIVEN) {
+        memcpy(out, u->given + (size_t)r * u->stride + off, len * sizeof(float));
+        return;
+    }
     if (u->hi == 0 || (off >= u->lo && off + len <= u->hi)) {
         fill_inside(u, r, off, len, out);
         return;

@@ -22,9 +22,12 @@ typedef struct hdo_dirs {
                            NULL otherwise */
     int scale_from;
     const hdo_perm *axes; /* HDO_DIST_AXES: u_r is the unit vector of coordinate axes(r); NULL: of coordinate r */
+    const float *given;   /* HDO_DIST_GIVEN: u_r is given[r * stride ..] */
+    size_t stride;
 } hdo_dirs;
 
-enum { HDO_DIST_AXES = 100 }; /* beside the distributions a user can choose: coordinate directions */
+/* Beside the distributions a user can choose: coordinate directions, and vectors that are there already. */
+enum { HDO_DIST_AXES = 100, HDO_DIST_GIVEN };
 
 /* Writes u_r[off .. off + len) to out. */
 HDO_LAB void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out);

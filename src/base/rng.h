@@ -41,6 +41,7 @@ typedef enum hdo_purpose {
     HDO_RNG_LEVEL = 14,    /* truncation level of the debiased estimator */
     HDO_RNG_ALONG = 15,    /* what a tile of a direction has along the gradient (forward-law) */
     HDO_RNG_FLEET = 16,    /* partners in a fleet; step = own step, sub = epoch */
+    HDO_RNG_OWN = 17,      /* normals of estimators of one's own; sub = their stream */
     HDO_RNG_TEST = 200     /* free for tests and benchmarks */
 } hdo_purpose;
 

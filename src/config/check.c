@@ -15,6 +15,8 @@
 
 static hdo_status check_name(const hdo_config *c, const char *kind, const char *key, const char *value, hdo_error *e) {
     const char *const *names = hdo_names(kind);
+    if (strcmp(kind, "estimator") == 0 && hdo__own_find(c->own, HDO_OWN_ESTIMATOR, value) != NULL) return HDO_OK;
+    if (strcmp(kind, "mixing") == 0 && hdo__own_find(c->own, HDO_OWN_MIXING, value) != NULL) return HDO_OK;
     char all[HDO_MSG_MAX / 2] = "";
     for (int i = 0; names[i] != NULL; i++) {
         if (strcmp(names[i], value) == 0) return HDO_OK;

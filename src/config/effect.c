@@ -25,7 +25,8 @@
 #define DATA READS " and data.name != none or model.name = own-indices"
 #define GRAPH "mixing.kind = graph"
 #define MPI "engine = mpi"
-#define RANDOM "estimator != fo, fd-coord"
+/* Estimators of one's own: `own` with random directions, `own-plain` without. */
+#define RANDOM "estimator != fo, fd-coord, own-plain"
 
 static const struct {
     const char *key, *when; /* of a class: population.KEY */
@@ -137,7 +138,7 @@ static const struct {
     {"population.count", ALWAYS},
     {"population.estimator", ALWAYS},
     {"population.rv", RANDOM},
-    {"population.nu", "estimator = fd, fd-central, fd-coord, fd-law, debiased, complex-step"},
+    {"population.nu", "estimator = fd, fd-central, fd-coord, fd-law, debiased, complex-step, own, own-plain"},
     {"population.lr", "schedule != file"},
     {"population.batch", ALWAYS},
     {"population.momentum", ALWAYS},
@@ -145,12 +146,12 @@ static const struct {
     {"population.weight_decay", ALWAYS},
     {"population.schedule", ALWAYS},
     {"population.schedule_file", "schedule = file"},
-    {"population.directions", RANDOM},
+    {"population.directions", RANDOM " and estimator != own"},
     {"population.streams", RANDOM " or estimator = fd-coord and coords > 0"},
     {"population.distribution", RANDOM},
     {"population.forward_s", "estimator != fo, forward, forward-sim, forward-law"},
-    {"population.backward_s", "estimator = fo, forward-sim, forward-law"},
-    {"population.jvp_s", "estimator = forward"},
+    {"population.backward_s", "estimator = fo, forward-sim, forward-law, own, own-plain"},
+    {"population.jvp_s", "estimator = forward, own, own-plain"},
     {"population.latency_s", "mixing.kind != none"},
     {"population.bandwidth", "mixing.kind != none"},
     {"population.coords", "estimator = fd-coord"},
@@ -216,6 +217,9 @@ static void format_for_test(const hdo_config *c, hdo_slot s, char *buf, size_t c
         snprintf(buf, cap, "%s", !wants ? "own" : d->train_count > 0 ? "own-indices" : "own-data");
     } else if (set != NULL) {
         snprintf(buf, cap, "own");
+    } else if (strcmp(key, "estimator") == 0 &&
+               (t = hdo__own_find(c->own, HDO_OWN_ESTIMATOR, hdo__slot_value(c, s))) != NULL) {
+        snprintf(buf, cap, t->def.estimator.uses_directions != 0 ? "own" : "own-plain");
     } else {
         hdo__value_format(hdo__slot_option(s), hdo__slot_value(c, s), buf, cap);
     }

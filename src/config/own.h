@@ -69,7 +69,8 @@ typedef struct hdo_own_args {
     void *user;
     void (*destroy)(void *user);
 } hdo_own_args;
-hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e); /* the common checks alone */
+void hdo__own_set_text(hdo_config *c, const char *key, const char *value); /* a key that follows from a table */
+hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e);       /* the common checks alone */
 hdo_status hdo__own_bring(hdo_config *c, const hdo_own_args *a, hdo_table_def **copy, hdo_error *e);
 
 #endif

@@ -46,9 +46,14 @@ static hdo_status check_objective(const hdo_objective_def *d, hdo_error *e) {
     const unsigned data = (unsigned)(HDO_WANT_DATA | HDO_WANT_INDICES);
     if (d->dim < 1 || d->dim > INT_MAX)
         return hdo__fail(e, HDO_E_MISUSE, "objective '%s': dim is %zu, but must be 1 to %d", d->name, d->dim, INT_MAX);
-    if (d->loss == NULL && d->losses == NULL)
-        return hdo__fail(e, HDO_E_MISUSE, "objective '%s' has neither loss nor losses; one of them is required",
+    bool asked = d->loss == NULL && d->losses == NULL; /* hdo_ask and hdo_tell */
+    if (asked && (d->gradient != NULL || d->slopes != NULL || d->metrics != NULL))
+        return hdo__fail(e, HDO_E_MISUSE,
+                         "objective '%s' has neither loss nor losses; one of them is required, unless there are no "
+                         "callbacks at all and the run is asked and told (hdo_ask)",
                          d->name);
+    if (asked && (d->flags & data) != 0)
+        return hdo__fail(e, HDO_E_MISUSE, "objective '%s' is asked and told: it has no data of ours", d->name);
     if ((d->flags & ~(data | (unsigned)(HDO_ANY_THREAD | HDO_HAS_ACCURACY))) != 0)
         return hdo__fail(e, HDO_E_UNSUPPORTED, "objective '%s' has flags this version does not know (0x%x)", d->name,
                          d->flags);
@@ -90,7 +95,7 @@ static hdo_status copy_tensors(hdo_table_def *t, hdo_error *e) {
 }
 
 /* A key that follows from a table: as if a foundation had said it. */
-static void set_text(hdo_config *c, const char *key, const char *value) {
+void hdo__own_set_text(hdo_config *c, const char *key, const char *value) {
     hdo_slot s;
     if (hdo__slot_find(c, key, &s, NULL) != HDO_OK) return;
     snprintf(hdo__slot_place(c, s), hdo__slot_option(s)->cap, "%s", value);
@@ -134,8 +139,8 @@ hdo_status hdo_config_use_objective(hdo_config *c, const hdo_objective_def *def,
     }
     hdo__own_drop(before);
     t->destroy = d.destroy;
-    set_text(c, "model.name", t->name);
-    set_text(c, "model.identity", t->identity);
+    hdo__own_set_text(c, "model.name", t->name);
+    hdo__own_set_text(c, "model.identity", t->identity);
     return HDO_OK;
 }
 
@@ -178,7 +183,7 @@ hdo_status hdo_config_use_dataset(hdo_config *c, const hdo_dataset_def *def, voi
         st = hdo__fail(e, HDO_E_MISUSE, "the library has a data set '%s' itself; give this one another name", d.name);
     if (st == HDO_OK) st = hdo__own_bring(c, &a, &t, e);
     if (st != HDO_OK) return st;
-    set_text(c, "data.name", t->name);
-    set_text(c, "data.identity", t->identity);
+    hdo__own_set_text(c, "data.name", t->name);
+    hdo__own_set_text(c, "data.identity", t->identity);
     return HDO_OK;
 }

@@ -7,11 +7,11 @@
 #include "base/clock.h"
 
 /* The first that fits is taken. */
-const hdo_engine_ops *const hdo__engines[] = {&hdo__engine_fleet, &hdo__engine_async, &hdo__engine_sync, NULL};
+const hdo_engine_ops *const hdo__engines[] = {&hdo__engine_ask, &hdo__engine_fleet, &hdo__engine_async, &hdo__engine_sync, NULL};
 
-const hdo_engine_ops *hdo__engine_for(const hdo_config *c, const hdo_transport *t) {
+const hdo_engine_ops *hdo__engine_for(const hdo_engine *parts) {
     int k = 0;
-    while (!hdo__engines[k]->fits(c, t)) k++; /* the last one fits always */
+    while (!hdo__engines[k]->fits(parts)) k++; /* the last one fits always */
     return hdo__engines[k];
 }
 

@@ -6,6 +6,7 @@
  *   engine_sync.c   all ranks do the same step together: the paper's algorithm
  *   engine_fleet.c  a member of a fleet, with fleet/
  *   engine_async.c  every rank at its own pace, with async.c (messages) and async_rows.c (rows put together)
+ *   engine_ask.c    every node at its own pace, with an oracle outside: hdo_ask, hdo_tell
  *   undo.c          giving up a long step
  */
 #ifndef HDO_ENGINE_ENGINE_H
@@ -22,8 +23,7 @@ typedef struct hdo_engine_ops {
     const char *name;
     /* All ranks are at the same step between two calls of step: the state there can be traced and saved. */
     bool together;
-    bool (*fits)(const hdo_config *c,
-                 const hdo_transport *t);           /* is it the engine of such a run? The first one is taken */
+    bool (*fits)(const hdo_engine *parts);          /* is it the engine of such a run? The first one is taken */
     size_t (*state_bytes)(const hdo_engine *parts); /* what create will allocate, about; may be NULL */
     /* parts: everything of struct hdo_engine, to be copied. The population is reserved, the models are not. */
     hdo_status (*create)(hdo_engine **out, const hdo_engine *parts, hdo_error *e);
@@ -50,8 +50,8 @@ struct hdo_engine { /* first member of every implementation; all borrowed */
 };
 
 extern const hdo_engine_ops *const hdo__engines[]; /* the registry, ends with NULL */
-extern const hdo_engine_ops hdo__engine_sync, hdo__engine_async, hdo__engine_fleet;
-const hdo_engine_ops *hdo__engine_for(const hdo_config *c, const hdo_transport *t);
+extern const hdo_engine_ops hdo__engine_sync, hdo__engine_async, hdo__engine_ask, hdo__engine_fleet;
+const hdo_engine_ops *hdo__engine_for(const hdo_engine *parts);
 
 /* Do mpi.async and mpi.slow make sense for this population? Also sets its `slow`. */
 hdo_status hdo__engine_check(hdo_population *p, hdo_error *e);

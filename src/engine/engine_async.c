@@ -184,6 +184,8 @@ static hdo_status async_step(hdo_engine *base, hdo_error *e) {
     if (st != HDO_OK) return st;
 
     hdo__population_meet(p, now->step, &plan); /* who meets: the synchronous plan of this rank's step */
+    st = hdo__mixer_sound(&p->mixer, e);
+    if (st != HDO_OK) return st;
     hdo__population_set_rates(p, now->step);
     hdo__population_each(p, local_step, g);                /* the own nodes step */
     int pairs = hdo__async_mix(g->talk, &plan, now->step); /* and average: here at once, elsewhere by an offer */
@@ -225,8 +227,8 @@ static void async_put(void *engine, hdo_json *j) {
 
 /* ---- the table ---- */
 
-static bool async_fits(const hdo_config *c, const hdo_transport *t) {
-    return c->mpi.async && t->ranks > 1;
+static bool async_fits(const hdo_engine *parts) {
+    return parts->config->mpi.async && parts->transport->ranks > 1;
 }
 
 static bool has_curve(const hdo_engine *g) {

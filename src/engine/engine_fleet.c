@@ -341,9 +341,8 @@ static void fleet_put(void *engine, hdo_json *j) {
 
 /* ---- the table ---- */
 
-static bool fleet_fits(const hdo_config *c, const hdo_transport *t) {
-    (void)t;
-    return c->engine.id == HDO_ENGINE_FLEET;
+static bool fleet_fits(const hdo_engine *parts) {
+    return parts->config->engine.id == HDO_ENGINE_FLEET;
 }
 
 static size_t fleet_state_bytes(const hdo_engine *parts) {

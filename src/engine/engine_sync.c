@@ -86,7 +86,8 @@ static hdo_status step(hdo_engine *g, hdo_error *e) {
 
     hdo__population_meet(p, t, &plan); /* who meets, and so who steps */
     hdo__population_set_rates(p, t);
-    st = hdo__exchange_begin(p, &plan, t, e);
+    st = hdo__mixer_sound(&p->mixer, e);
+    if (st == HDO_OK) st = hdo__exchange_begin(p, &plan, t, e);
     if (st != HDO_OK) return st;
     hdo__population_each(p, local_step, g);              /* everybody's own step */
     st = hdo__population_mix(p, &plan, &now->counts, e); /* the pairs average */
@@ -113,9 +114,8 @@ static hdo_status sync_step(hdo_engine *base, hdo_error *e) {
     return HDO_OK;
 }
 
-static bool sync_fits(const hdo_config *c, const hdo_transport *t) {
-    (void)c;
-    (void)t;
+static bool sync_fits(const hdo_engine *parts) {
+    (void)parts;
     return true;
 }
 

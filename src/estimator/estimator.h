@@ -28,6 +28,7 @@ typedef struct hdo_request { /* one estimate */
     double eta;               /* learning rate of this step, for nu = eta / sqrt(d) */
     bool (*hurry)(void *ctx); /* asked between chunks of directions: true gives up with HDO_E_STOPPED; may be NULL */
     void *hurry_ctx;
+    struct hdo_complaint *complaint; /* what an estimator of one's own has to say (config/own_call.h); may be NULL */
 } hdo_request;
 
 static inline bool hdo__request_given_up(const hdo_request *q) {
@@ -83,6 +84,8 @@ struct hdo_estimator {
 
 extern const hdo_estimator_ops *const hdo__estimators[]; /* the registry, ends with NULL */
 HDO_LAB const hdo_estimator_ops *hdo__estimator_find(const char *name);
+/* The same with those a configuration brought (own_estimator.c). */
+HDO_LAB const hdo_estimator_ops *hdo__estimator_of(const hdo_config *c, const char *name);
 HDO_LAB hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_config *k);
 
 /* Refuses an estimator the objective cannot serve, with a sentence. */

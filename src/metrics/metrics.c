@@ -155,8 +155,20 @@ static double accuracy(const hdo_metrics *m, int64_t correct) {
     return m->f->has_accuracy && correct >= 0 ? (double)correct / n_samples(m) : (double)NAN;
 }
 
+/* The losses of the nodes' newest estimates. Nobody was asked about the mean model. */
+static hdo_status take_told(hdo_metrics *m, int count) {
+    const hdo_population *p = m->population;
+    for (int i = 0; i < count; i++) {
+        bool known = p->result[i].g2 != HDO_NO_ESTIMATE && !isnan(p->result[i].loss);
+        m->all[i] = (hdo_node_figure){known ? p->result[i].loss : (double)NAN, known ? 0 : HDO_NO_LOSS};
+    }
+    m->loss[count] = (double)NAN;
+    return HDO_OK;
+}
+
 /* Losses of the local nodes into `all`, and of the mean model if it is wanted here. */
 static hdo_status evaluate_here(hdo_metrics *m, const hdo_models *models, bool mean_here) {
+    if (m->population->told) return take_told(m, models->count);
     size_t cells = (size_t)m->n_blocks * (size_t)m->n_slots;
     memset(m->loss, 0, cells * sizeof(double));
     memset(m->correct, 0, cells * sizeof(int64_t));

@@ -219,14 +219,17 @@ static hdo_status own_evaluate(const hdo_objective *f, const hdo_batch *b, const
 
 /* ---- life ---- */
 
-static hdo_status own_init(const hdo_objective *f, uint64_t seed, float *x) {
-    const own *o = (const own *)f;
+hdo_status hdo__own_start(hdo_table_def *t, const hdo_objective *f, uint64_t seed, float *x) {
     memset(x, 0, f->d * sizeof(float));
-    if (o->def->start == NULL) return HDO_OK;
+    if (t->def.objective.start == NULL) return HDO_OK;
     hdo_caller k;
-    hdo__call_begin(&k, o->table, -1, -1, seed, 0);
-    int result = o->def->start(o->table->user, &k.call, x);
+    hdo__call_begin(&k, t, -1, -1, seed, 0);
+    int result = t->def.objective.start(t->user, &k.call, x);
     return hdo__call_end(&k, result > 0 ? -result : result, f->complaint); /* without a start there is no run */
+}
+
+static hdo_status own_init(const hdo_objective *f, uint64_t seed, float *x) {
+    return hdo__own_start(((const own *)f)->table, f, seed, x);
 }
 
 static size_t own_work_bytes(const hdo_objective *f, int batch, int k) {
@@ -244,14 +247,13 @@ static void own_destroy(hdo_objective *f) {
     free(o);
 }
 
-static hdo_status make_tensors(own *o, hdo_error *e) {
-    const hdo_objective_def *d = o->def;
+hdo_tensor *hdo__own_tensors(const hdo_objective_def *d, hdo_objective *f) {
     int n = d->n_tensors > 0 ? d->n_tensors : 1;
-    o->tensors = calloc((size_t)n, sizeof *o->tensors);
-    if (o->tensors == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the objective");
-    o->tensors[0] = (hdo_tensor){.name = "x", .len = d->dim, .n_dim = 1, .dim = {(int)d->dim}};
+    hdo_tensor *tensors = calloc((size_t)n, sizeof *tensors);
+    if (tensors == NULL) return NULL;
+    tensors[0] = (hdo_tensor){.name = "x", .len = d->dim, .n_dim = 1, .dim = {(int)d->dim}};
     for (int i = 0, at = 0; i < d->n_tensors; i++) {
-        hdo_tensor *t = &o->tensors[i];
+        hdo_tensor *t = &tensors[i];
         *t = (hdo_tensor){.name = d->tensors[i].name, .off = (size_t)at, .len = 1, .n_dim = d->tensors[i].n_dim};
         for (int k = 0; k < t->n_dim; k++) {
             t->dim[k] = (int)d->tensors[i].dim[k];
@@ -259,9 +261,9 @@ static hdo_status make_tensors(own *o, hdo_error *e) {
         }
         at += (int)t->len;
     }
-    o->base.tensors = o->tensors;
-    o->base.n_tensors = n;
-    return HDO_OK;
+    f->tensors = tensors;
+    f->n_tensors = n;
+    return tensors;
 }
 
 hdo_status hdo__own_objective_create(hdo_table_def *t, hdo_objective **out, hdo_error *e) {
@@ -291,10 +293,10 @@ hdo_status hdo__own_objective_create(hdo_table_def *t, hdo_objective **out, hdo_
                               .eval_models = EVAL_MODELS,
                               .eval_batch = EVAL_BATCH,
                               .complaint = hdo__complaint_new()};
-    hdo_status st = o->base.complaint != NULL ? make_tensors(o, e) : hdo__fail(e, HDO_E_MEMORY, "out of memory");
-    if (st != HDO_OK) {
+    o->tensors = hdo__own_tensors(d, &o->base);
+    if (o->base.complaint == NULL || o->tensors == NULL) {
         own_destroy(&o->base);
-        return st;
+        return hdo__fail(e, HDO_E_MEMORY, "out of memory for the objective");
     }
     *out = &o->base;
     return HDO_OK;

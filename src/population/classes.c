@@ -42,7 +42,7 @@ hdo_status hdo__population_wire_classes(hdo_population *p, hdo_error *e) {
         const hdo_class_config *cc = &p->problem->config->population[k];
         hdo_class *c = &p->classes[k];
         *c = (hdo_class){.first = p->problem->class_first[k], .count = (int)cc->count, .batch = (int)cc->batch};
-        const hdo_estimator_ops *ops = hdo__estimator_find(cc->estimator);
+        const hdo_estimator_ops *ops = hdo__estimator_of(p->problem->config, cc->estimator);
         if (ops == NULL) return hdo__fail(e, HDO_E_CONFIG, "estimator '%s' does not exist", cc->estimator);
         c->estimator = hdo__estimator_make(ops, cc);
         hdo_status st = hdo__estimator_check(&c->estimator, p->problem->objective, cc->name, e);

@@ -29,7 +29,8 @@ void hdo__node_estimate(hdo_population *p, int64_t step, int node, const float *
                      .step = step,
                      .eta = p->lr[k],
                      .hurry = p->hurry,
-                     .hurry_ctx = p->hurry_ctx};
+                     .hurry_ctx = p->hurry_ctx,
+                     .complaint = p->problem->complaint};
     hdo_estimate_info info = {0};
     hdo_status st = batch.status;
     if (st == HDO_OK && hdo__request_given_up(&q)) st = HDO_E_STOPPED;

@@ -19,13 +19,13 @@
 enum { ANY = 0, FO = 1, ZO = 2, UNKNOWN_COORDS = 1000 };
 static const char *const role_names[] = {"any", "fo", "zo"};
 
-static bool reverse_mode(const hdo_class_config *c) {
-    const hdo_estimator_ops *ops = hdo__estimator_find(c->estimator);
+static bool reverse_mode(const hdo_config *config, const hdo_class_config *c) {
+    const hdo_estimator_ops *ops = hdo__estimator_of(config, c->estimator);
     return ops != NULL && (ops->needs & HDO_CAN_GRAD) != 0;
 }
 
-static double node_cost(const hdo_class_config *c) {
-    const hdo_estimator_ops *ops = hdo__estimator_find(c->estimator);
+static double node_cost(const hdo_config *config, const hdo_class_config *c) {
+    const hdo_estimator_ops *ops = hdo__estimator_of(config, c->estimator);
     double rv = (double)c->rv, passes, draws = rv;
     if (ops == NULL) return 1.0;
     if ((ops->needs & HDO_CAN_GRAD) != 0) {
@@ -142,7 +142,7 @@ static hdo_status refuse(const plan *p, int count[3], hdo_error *e) {
     const hdo_config *c = p->c;
     for (int k = 0; k < c->n_classes; k++) {
         const hdo_class_config *cc = &c->population[k];
-        if (cc->count == 0 || !reverse_mode(cc) || strcmp(cc->estimator, "fo") == 0 || count[ZO] == 0) continue;
+        if (cc->count == 0 || !reverse_mode(c, cc) || strcmp(cc->estimator, "fo") == 0 || count[ZO] == 0) continue;
         return hdo__fail(
             e, HDO_E_UNSUPPORTED,
             "class '%s' uses '%s', whose oracle is reverse mode, so a zo rank cannot hold it; a forward-only "
@@ -161,7 +161,7 @@ static hdo_status cut_by_role(plan *p, int count[3], hdo_error *e) {
     int runs = 0, kind[2] = {0, 0}, middle = p->n, node = 0;
     for (int k = 0; k < p->c->n_classes; node += (int)p->c->population[k].count, k++) {
         if (p->c->population[k].count == 0) continue;
-        int here = reverse_mode(&p->c->population[k]) ? FO : ZO;
+        int here = reverse_mode(p->c, &p->c->population[k]) ? FO : ZO;
         if (runs > 0 && here == kind[runs - 1]) continue;
         if (runs == 2) {
             return hdo__fail(e, HDO_E_UNSUPPORTED,
@@ -191,7 +191,7 @@ static hdo_status spread(plan *p, hdo_error *e) {
     if (st != HDO_OK) return st;
     int node = 0, count[3] = {0, 0, 0};
     for (int k = 0; k < p->c->n_classes; k++) {
-        double cost = node_cost(&p->c->population[k]);
+        double cost = node_cost(p->c, &p->c->population[k]);
         for (int64_t i = 0; i < p->c->population[k].count; i++, node++) p->before[node + 1] = p->before[node] + cost;
     }
     for (int r = 0; r < p->t->ranks; r++) count[p->role[r]]++;
@@ -235,7 +235,7 @@ hdo_status hdo__population_fits(const hdo_population *p, size_t state_bytes, siz
     if (need <= limit || !(limit > 0.0)) return HDO_OK;
     int back = 0;
     for (int i = t->first; i < t->first + t->count; i++)
-        back += reverse_mode(&c->population[hdo__population_class(p, i)]);
+        back += reverse_mode(c, &c->population[hdo__population_class(p, i)]);
     return hdo__fail(
         e, HDO_E_MEMORY,
         "rank %d (host %s) needs %.1f MB for its %d nodes, %d of which back-propagate (models %.1f, scratch "

@@ -28,9 +28,7 @@ hdo_status hdo__population_init(hdo_population *p, const hdo_problem *problem, h
                           .models = shape_of(problem, t),
                           .slow = 1.0};
     hdo_status st = hdo__population_wire_classes(p, e);
-    if (st == HDO_OK)
-        st = hdo__mixer_init_placed(&p->mixer, &c->mixing, (uint64_t)c->seed, p->n, (int)c->population[0].count,
-                                    c->warmup, e);
+    if (st == HDO_OK) st = hdo__mixer_init_config(&p->mixer, c, p->n, e);
     return st == HDO_OK ? hdo__churn_init(&p->churn, c, p->n, e) : st;
 }
 

@@ -66,6 +66,8 @@ typedef struct hdo_population {
     double *clock_s;   /* (n): simulated time of every node; NULL without a time model */
     float *y;          /* (ld): the weighted average y_t; NULL unless kept */
     float *fresh;      /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
+    uint8_t *waiting;  /* (n): nodes that have stepped and wait for a partner; NULL unless nodes go at their own pace */
+    bool told;         /* losses are told by the caller, and only those of estimates: nothing else is evaluated */
 
     /* of the last step */
     double lr[HDO_CLASSES_MAX];

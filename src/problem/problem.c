@@ -8,6 +8,7 @@
 
 #include "config/own_call.h"
 #include "data/own_data.h"
+#include "objective/asked.h"
 #include "objective/own_objective.h"
 #include "plugin/plugin.h"
 
@@ -47,7 +48,7 @@ bool hdo__problem_has_data(const hdo_config *c) {
 }
 
 hdo_status hdo__problem_fail(const hdo_problem *p, hdo_status st, hdo_error *e, const char *fmt, ...) {
-    hdo_complaint *from[] = {p->objective != NULL ? p->objective->complaint : NULL,
+    hdo_complaint *from[] = {p->objective != NULL ? p->objective->complaint : NULL, p->complaint,
                              p->train != NULL ? p->train->complaint : NULL, p->val != NULL ? p->val->complaint : NULL};
     for (size_t k = 0; k < sizeof from / sizeof from[0]; k++)
         if (hdo__complaint_say(from[k], st, e)) return st;
@@ -98,6 +99,10 @@ static hdo_status problem_open(hdo_problem *p, const hdo_config *c, bool shards,
         if (st != HDO_OK) return st;
         c = p->config;
     }
+    if (hdo__own_find(c->own, HDO_OWN_ESTIMATOR, NULL) != NULL) {
+        p->complaint = hdo__complaint_new();
+        if (p->complaint == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the problem");
+    }
     for (int k = 0; k < c->n_classes; k++) p->class_first[k + 1] = p->class_first[k] + (int)c->population[k].count;
     p->n = p->class_first[c->n_classes];
     const hdo_objective_entry *entry = hdo__objective_find(c->model.name);
@@ -106,6 +111,7 @@ static hdo_status problem_open(hdo_problem *p, const hdo_config *c, bool shards,
     hdo_status st = open_data(p, own, e);
     if (st == HDO_OK && shards) st = open_shards(p, e);
     if (st != HDO_OK) return st;
+    if (own != NULL && hdo__own_is_asked(own)) return hdo__asked_create(own, p->n, &p->objective, e);
     if (own != NULL) return hdo__own_objective_create(own, &p->objective, e);
     hdo_objective_args args = {.config = c, .train = p->train, .val = p->val, .n = p->n};
     return entry->create(&args, &p->objective, e);
@@ -121,6 +127,7 @@ hdo_status hdo__problem_open_whole(hdo_problem *p, const hdo_config *c, hdo_erro
 
 void hdo__problem_close(hdo_problem *p) {
     hdo__objective_destroy(p->objective);
+    hdo__complaint_free(p->complaint);
     if (p->shards != NULL) hdo__shards_destroy(p->shards);
     hdo__dataset_destroy(p->train);
     hdo__dataset_destroy(p->val);

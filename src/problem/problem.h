@@ -19,6 +19,7 @@ typedef struct hdo_problem {
     hdo_shards *shards;                   /* NULL without data, and after hdo__problem_open_whole */
     hdo_objective *objective;
     hdo_config *resolved; /* config with the tables of its plug-ins, if it was given without; otherwise NULL */
+    struct hdo_complaint *complaint; /* of estimators of one's own (config/own_call.h); NULL: there are none */
 } hdo_problem;
 
 /* config lives as long as the problem. After a failure, too, the problem is to be closed. */

@@ -25,7 +25,7 @@
 #include "record/ckstate.h"
 #include "record/record.h"
 
-enum { TENSORS_MAX = 7, PATH_CAP = HDO_CKFILE_PATH_MAX };
+enum { TENSORS_MAX = 8, PATH_CAP = HDO_CKFILE_PATH_MAX };
 
 typedef struct piece { /* one tensor of the file and where it lives in memory */
     const char *name, *dtype;
@@ -53,6 +53,8 @@ static int pieces_of(hdo_record *r, piece *p) {
         p[n++] = (piece){"away", "U8", r->population->churn.away, (size_t)r->population->n, 0, false};
     if (r->population->clock_s != NULL)
         p[n++] = (piece){"clock", "F64", r->population->clock_s, (size_t)r->population->n * sizeof(double), 0, false};
+    if (r->population->waiting != NULL)
+        p[n++] = (piece){"waiting", "U8", r->population->waiting, (size_t)r->population->n, 0, false};
     if (r->population->y != NULL) p[n++] = (piece){"weighted", "F32", r->population->y, len, 0, false};
     return n;
 }

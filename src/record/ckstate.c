@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "config/own.h"
 
 const char *const hdo__mark_files[HDO_MARKS] = {"metrics.jsonl", "trace.jsonl"};
 
@@ -37,6 +38,15 @@ static char *text_of(hdo_state_head *h, int k, size_t *cap) {
 
 /* ---- writing ---- */
 
+/* Estimators and mixings of one's own; objectives and data are in the configuration with their identity. */
+static bool in_use(const hdo_config *c, const hdo_table_def *t) {
+    if (t->kind == HDO_OWN_MIXING) return strcmp(c->mixing.kind, t->name) == 0;
+    for (int k = 0; k < c->n_classes && t->kind == HDO_OWN_ESTIMATOR; k++) {
+        if (strcmp(c->population[k].estimator, t->name) == 0) return true;
+    }
+    return false;
+}
+
 void hdo__record_hash_inputs(hdo_record *r) {
     const hdo_config *c = r->config;
     const char *path[HDO_CLASSES_MAX + 2] = {c->model.weights, c->mixing.edges};
@@ -50,6 +60,13 @@ void hdo__record_hash_inputs(hdo_record *r) {
         if (path[k][0] == '\0') continue;
         (void)hdo__sha256_file(path[k], one, NULL);
         hdo__sha256_update(&all, one, strlen(one));
+        used++;
+    }
+    for (int k = 0; c->own != NULL && k < c->own->n; k++) {
+        const hdo_table_def *t = c->own->table[k];
+        if (!in_use(c, t)) continue;
+        hdo__sha256_update(&all, t->name, strlen(t->name) + 1);
+        hdo__sha256_update(&all, t->identity, strlen(t->identity) + 1);
         used++;
     }
     hdo__sha256_final(&all, digest);

@@ -22,7 +22,7 @@ typedef struct hdo_state_head { /* what a state belongs to */
 
 /* The head that r would write now, but for the marks. */
 void hdo__state_head_of(const hdo_record *r, hdo_state_head *h);
-/* Files besides the data that the run reads (weights, edges, schedules), once: r->inputs_sha256. */
+/* Files besides the data that the run reads (weights, edges, schedules) and identities of tables, once: r->inputs_sha256. */
 void hdo__record_hash_inputs(hdo_record *r);
 char *hdo__state_text(const hdo_record *r, const hdo_state_head *h); /* free it; NULL: out of memory */
 /* path is for messages. */

@@ -63,7 +63,8 @@ hdo_status hdo__record_evaluate(hdo_record *r, hdo_error *e) {
     hdo_status st = hdo__metrics_evaluate(r->metrics, row, e);
     if (st != HDO_OK) return st;
     r->progress->eval_s += hdo__now_s() - t0;
-    if (r->progress->step == 0) r->progress->start_loss = row->all.loss_mean;
+    if (r->progress->step == 0 || (r->population->told && isnan(r->progress->start_loss)))
+        r->progress->start_loss = row->all.loss_mean;
     row->step = r->progress->step;
     row->interactions = r->progress->counts.interactions;
     row->parallel_time = r->population->mixer.ops->all_step

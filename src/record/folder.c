@@ -86,7 +86,8 @@ hdo_status hdo__record_reserve(hdo_record *r, hdo_error *e) {
     r->trail = hdo__alloc((size_t)r->population->n * sizeof(hdo_trail));
     if (r->trail == NULL)
         return hdo__fail(e, HDO_E_MEMORY, "out of memory for the steps of %d nodes", r->population->n);
-    return HDO_OK;
+    if (r->transport->rank != 0) return HDO_OK;
+    return hdo__own_sinks_create(r->sinks, &r->n_sinks, HDO_SINKS_MAX, r->config, e);
 }
 
 void hdo__record_close(hdo_record *r) {
@@ -180,6 +181,10 @@ hdo_status hdo__record_open_rows(hdo_record *r, hdo_error *e) {
     hdo_status st = hdo__sink_jsonl_create(&r->sinks[r->n_sinks], path, r->config, e);
     if (st == HDO_OK) r->n_sinks++;
     if (st == HDO_OK) st = hdo__sinks_open(r->sinks, &r->n_sinks, HDO_SINKS_MAX, r->dir, r->config, resumed_at, e);
+    for (int k = 0; k < r->n_sinks && st == HDO_OK; k++) {
+        if (hdo__sink_is_own(r->sinks[k]))
+            st = hdo__own_sink_open(r->sinks[k], r->dir, resumed_at > 0 ? resumed_at : 0, e);
+    }
     if (st != HDO_OK || !r->config->eval.trace) return st;
     hdo__path_join(path, sizeof path, r->dir, "trace.jsonl");
     return hdo__linelog_open(&r->trace, path, e);

@@ -28,10 +28,11 @@ static void stored_id(const char *dir, char id[HDO_RUN_ID_LEN + 1]) {
 static hdo_status same_inputs(const hdo_record *r, const char *dir, const hdo_state_head *h, hdo_error *e) {
     hdo_state_head now;
     hdo__state_head_of(r, &now);
-    const char *what = strcmp(now.train_sha256, h->train_sha256) != 0     ? "training data"
-                       : strcmp(now.val_sha256, h->val_sha256) != 0       ? "validation data"
-                       : strcmp(now.inputs_sha256, h->inputs_sha256) != 0 ? "weights, edges or schedules"
-                                                                          : NULL;
+    const char *what = strcmp(now.train_sha256, h->train_sha256) != 0 ? "training data"
+                       : strcmp(now.val_sha256, h->val_sha256) != 0   ? "validation data"
+                       : strcmp(now.inputs_sha256, h->inputs_sha256) != 0
+                           ? "weights, edges, schedules, or estimators or mixing of one's own"
+                           : NULL;
     if (what == NULL) return HDO_OK;
     return hdo__fail(
         e, HDO_E_DATA,

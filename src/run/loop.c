@@ -18,7 +18,7 @@ static hdo_status judge(hdo_run *r, hdo_error *e) {
 static hdo_status save_if_due(hdo_run *r, hdo_error *e) {
     const hdo_checkpoint_config *c = &r->config.checkpoint;
     if (r->record.dir[0] == '\0' || r->progress.stop == HDO_DIVERGED) return HDO_OK;
-    bool by_step = c->every > 0 && r->progress.step % c->every == 0;
+    bool by_step = c->every > 0 && r->progress.step % c->every == 0 && r->progress.step != r->record.saved_step;
     bool asked = (r->progress.said & HDO_SAY_SAVE) != 0; /* by the clock or by the caller, on any rank */
     return by_step || asked ? hdo__record_save(&r->record, e) : HDO_OK;
 }
@@ -75,11 +75,29 @@ static hdo_status go_on(hdo_run *r, int64_t n_steps, hdo_error *e) {
     return st;
 }
 
+hdo_status hdo__run_go_on(hdo_run *r, hdo_error *e) {
+    hdo_error own = {0};
+    hdo_status st;
+    int64_t before;
+    if (!hdo__run_sound(r, e)) return r->failed.code;
+    do {
+        before = r->progress.step;
+        st = remember(r, go_on(r, 1, &own), &own);
+    } while (st == HDO_OK && r->progress.stop == HDO_RUNNING && r->progress.step > before);
+    if (st != HDO_OK && e != NULL) *e = own;
+    return st;
+}
+
 hdo_status hdo_run_advance(hdo_run *r, int64_t n_steps, hdo_stop *why, hdo_error *e) {
     hdo_error own = {0};
     hdo_status st = hdo__run_enter(r, "hdo_run_advance", e);
     if (st != HDO_OK) return st;
     if (!hdo__run_sound(r, e)) return hdo__run_leave(r, r->failed.code);
+    if (r->population.told)
+        return hdo__run_leave(r, hdo__fail(e, HDO_E_MISUSE,
+                                           "objective '%s' has no callbacks, so this run cannot go on by itself: use "
+                                           "hdo_ask and hdo_tell",
+                                           r->problem.objective->model));
     st = remember(r, go_on(r, n_steps, &own), &own);
     if (st != HDO_OK && e != NULL) *e = own;
     if (why != NULL) *why = r->progress.stop;

@@ -38,6 +38,8 @@ struct hdo_run {
 /* Every call that changes a run is between the two: HDO_E_MISUSE inside another one. leave returns st. */
 hdo_status hdo__run_enter(hdo_run *r, const char *function, hdo_error *e);
 hdo_status hdo__run_leave(hdo_run *r, hdo_status st);
+/* Step by step as long as the run's step moves: for engines that wait for answers. Between enter and leave. */
+hdo_status hdo__run_go_on(hdo_run *r, hdo_error *e);
 bool hdo__run_sound(const hdo_run *r, hdo_error *e); /* false: it failed before; e is told how */
 
 /* Takes the fleet if it succeeds. */

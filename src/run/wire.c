@@ -67,8 +67,7 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
     int mates = r->transport->host_ranks, cpus = hdo__cpu_count();
     if (mates > 1) cpus = hdo__cpu_count_shared(mates); /* ranks of one machine share it */
     int threads = (int)r->config.threads > 0 ? (int)r->config.threads : cpus;
-    hdo_engine parts = {.ops = hdo__engine_for(&r->config, r->transport),
-                        .config = &r->config,
+    hdo_engine parts = {.config = &r->config,
                         .hooks = &r->hooks,
                         .log = &r->log,
                         .transport = r->transport,
@@ -78,6 +77,7 @@ static hdo_status wire_memory(hdo_run *r, hdo_error *e) {
                         .metrics = &r->metrics,
                         .record = &r->record,
                         .fleet = r->fleet};
+    parts.ops = hdo__engine_for(&parts);
     size_t matrices = hdo__population_has_momentum(p) ? 3 : 2; /* models, and those that arrive */
     size_t state = matrices * hdo__population_cells(p) * sizeof(float);
     if (parts.ops->state_bytes != NULL) state += parts.ops->state_bytes(&parts);

@@ -51,6 +51,12 @@ hdo_status hdo__sinks_open(hdo_sink **sinks, int *n, int max, const char *dir, c
 /* Removes what they wrote into a folder before: metrics.csv and event files. */
 void hdo__sinks_remove(const char *dir);
 
+/* Sinks of one's own (own_sink.c): one for each table of the configuration, appended to sinks[0 .. *n). They open with
+ * the first row, or with the folder, whichever comes first. from_step: rows beyond it will come again. */
+hdo_status hdo__own_sinks_create(hdo_sink **sinks, int *n, int max, const hdo_config *c, hdo_error *e);
+hdo_status hdo__own_sink_open(hdo_sink *s, const char *dir, int64_t from_step, hdo_error *e);
+bool hdo__sink_is_own(const hdo_sink *s);
+
 /* CRC-32C (Castagnoli), and as TensorBoard's records carry it: rotated, plus a constant. */
 uint32_t hdo__crc32c(const void *data, size_t len);
 uint32_t hdo__crc32c_masked(const void *data, size_t len);

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/rng.h"
 #include "config/names.h"
+#include "config/own_call.h"
 
 static hdo_stream match_stream(const hdo_mixer *m, int64_t t) {
     return hdo__stream(m->seed, HDO_RNG_MATCH, 0, (uint64_t)t, 0);
@@ -115,6 +116,8 @@ void hdo__mixer_clear(hdo_mixer *m) {
     hdo__free(m->pairs);
     hdo__free(m->scratch);
     hdo__free(m->vertex);
+    hdo__free(m->trouble);
+    hdo__complaint_free(m->complaint);
     hdo__graph_clear(&m->graph);
     *m = (hdo_mixer){0};
 }

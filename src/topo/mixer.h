@@ -48,6 +48,9 @@ struct hdo_mixer {
     int64_t warmup;    /* and not before */
     hdo_pair *pairs;   /* (n / 2) */
     uint32_t *scratch; /* (n), for matchings in a graph (edges + n) */
+    hdo_error
+        *trouble; /* of a mixing of one's own: what is wrong with its partners, code HDO_OK: nothing. NULL: ours */
+    struct hdo_complaint *complaint;
 
     /* mixing.kind: graph */
     hdo_graph graph;  /* edges between nodes, not vertices */
@@ -62,12 +65,15 @@ const hdo_mixer_ops *hdo__mixer_find(const char *name);
 
 /* n_first: how many nodes the first class has (nodes 0 .. n_first-1): mixing.placement says where on the graph they
  * sit. */
-HDO_LAB hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int n_first,
-                                          int64_t warmup, hdo_error *e);
+hdo_status hdo__mixer_init_placed(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int n_first,
+                                  int64_t warmup, hdo_error *e);
 /* The same without a first class; refuses placements that are about it. */
 hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t seed, int n, int64_t warmup,
                            hdo_error *e);
+/* The mixing a configuration brought, if there is one, otherwise as above. */
+HDO_LAB hdo_status hdo__mixer_init_config(hdo_mixer *m, const hdo_config *c, int n, hdo_error *e);
 HDO_LAB void hdo__mixer_clear(hdo_mixer *m);
+hdo_status hdo__mixer_sound(const hdo_mixer *m, hdo_error *e); /* are the partners of the last plan partners? */
 void hdo__mixer_plan(hdo_mixer *m, int64_t t, hdo_plan *plan); /* valid until the next call */
 
 /* How fast mixing alone brings the nodes together (docs/theory.md 3.3). */

@@ -288,6 +288,11 @@ hdo_status hdo__mixer_spectrum(const hdo_mixer *m, hdo_spectrum *out) {
         out->lambda = 1.0;
         return HDO_OK;
     }
+    if (m->trouble != NULL) { /* of one's own: its law is not known */
+        out->lambda = (double)NAN;
+        out->how = HDO_SPECTRUM_SKIPPED;
+        return HDO_OK;
+    }
     if (m->vertex == NULL || g->complete || m->n == 2) {
         spectrum_complete(m, out);
         return HDO_OK;
