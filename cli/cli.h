@@ -30,7 +30,7 @@ enum {
 /* The commands, each a table in its own file. */
 extern const cli_command cmd_run, cmd_demo, cmd_paper, cmd_plot, cmd_report, cmd_compare, cmd_verify, cmd_eval,
     cmd_sweep, cmd_theory, cmd_plan, cmd_predict, cmd_spectrum, cmd_check, cmd_explain, cmd_config, cmd_data, cmd_bench,
-    cmd_weights, cmd_node, cmd_fleet, cmd_doctor, cmd_help, cmd_completion, cmd_version;
+    cmd_weights, cmd_new, cmd_node, cmd_fleet, cmd_doctor, cmd_help, cmd_completion, cmd_version;
 
 /* "hdo: error: ..." on stderr; returns the exit code that belongs to it. */
 int cli_fail(const hdo_error *e);
