@@ -91,8 +91,8 @@ def tokens(text):
     return out
 
 
-def members(block):
-    """[(declaration, comment)] of the lines between braces."""
+def members(block, ends):
+    """[(declaration, comment)] of the lines between braces; `ends` ends one: ; or a comma."""
     out, above = [], ""
     pieces = re.findall(r"/\*.*?\*/|[^/]+|/", block, flags=re.S)
     pending = ""
@@ -109,7 +109,7 @@ def members(block):
             continue
         pending += p
         while True:
-            m = re.search(r"[;,](?![^(]*\))", pending)
+            m = re.search(ends + r"(?![^(]*\))", pending)
             if m is None:
                 break
             decl = " ".join(pending[:m.start()].split())
@@ -130,7 +130,7 @@ def strip(code):
 def declared(code):
     """kind and name of a piece of code, or None."""
     bare = " ".join(strip(code).split())
-    if bare.startswith(("extern \"C\"", "}")):
+    if bare.startswith(("extern \"C\"", "}")) or re.fullmatch(r"struct \w+;", bare):
         return None
     m = re.match(r"typedef (struct|enum|union)\s*(hdo_\w+)?\s*\{.*\}\s*(hdo_\w+)\s*;$", bare)
     if m:
@@ -197,7 +197,7 @@ def read(header):
         item = Item(what[0], what[1], bare, above, header, line, section)
         if what[0] in ("struct", "enum") and "{" in body:
             first = body.index("{") + 1
-            item.members = members(body[first:body.rindex("}")])
+            item.members = members(body[first:body.rindex("}")], "," if what[0] == "enum" else ";")
             opening = re.match(r"[ \t]*(/\*.*?\*/)[ \t]*\n", body[first:], flags=re.S)
             if opening and item.comment == "":
                 item.comment = plain(opening.group(1))

@@ -24,15 +24,15 @@ enum { HDO_NEED_LOSS = 1, HDO_NEED_LOSSES = 2, HDO_NEED_GRADIENT = 4, HDO_NEED_S
 /* Members are optional unless "required" stands with them; 0 and NULL: not there. The table and its texts are copied.
  */
 typedef struct hdo_estimator_def {
-    size_t struct_size;   /* required: sizeof(hdo_estimator_def) */
-    const char *name;     /* required: up to 31 of a-z, 0-9, '-', '_'; none of the library's own names */
-    const char *identity; /* as of an objective: its version. Guards a resume. NULL: the name */
-    const char *help;     /* one line for people */
-    unsigned flags;       /* HDO_ANY_THREAD */
-    unsigned needs;       /* HDO_NEED_...: an objective without them is refused in a sentence */
-    int uses_directions;  /* not 0: random directions, so that `rv` and `nu` of the class have a meaning */
-    size_t scratch;       /* bytes of scratch one estimate needs at most, beside scratch_per_dim * dim */
-    size_t scratch_per_dim;
+    size_t struct_size;     /* required: sizeof(hdo_estimator_def) */
+    const char *name;       /* required: up to 31 of a-z, 0-9, '-', '_'; none of the library's own names */
+    const char *identity;   /* as of an objective: its version. Guards a resume. NULL: the name */
+    const char *help;       /* one line for people */
+    unsigned flags;         /* HDO_ANY_THREAD */
+    unsigned needs;         /* HDO_NEED_...: an objective without them is refused in a sentence */
+    int uses_directions;    /* not 0: random directions, so that `rv` and `nu` of the class have a meaning */
+    size_t scratch;         /* bytes of scratch one estimate needs at most, beside scratch_per_dim * dim */
+    size_t scratch_per_dim; /* bytes of scratch for each number of x */
 
     /* The estimate at x (dim) into g (dim), overwritten. A question to o that does not return 0 has failed: return what
      * it returned. Required. */

@@ -77,9 +77,9 @@ enum {
 
 /* A named piece of x, for files of weights and for `directions: per-tensor`. */
 typedef struct hdo_tensor_def {
-    const char *name;
-    int n_dim; /* 1 .. 4 */
-    int64_t dim[4];
+    const char *name; /* as in files of weights */
+    int n_dim;        /* 1 .. 4 */
+    int64_t dim[4];   /* (n_dim) its shape, outermost first */
 } hdo_tensor_def;
 
 /* Members are optional unless "required" stands with them; 0 and NULL: not there. The table and its texts are copied.
@@ -92,7 +92,7 @@ typedef struct hdo_objective_def {
                              NULL: the name */
     unsigned flags;       /* HDO_ANY_THREAD, HDO_WANT_DATA or HDO_WANT_INDICES, HDO_HAS_ACCURACY */
     size_t dim;           /* required: numbers of x, 1 or more */
-    int n_tensors;
+    int n_tensors;        /* named pieces of x; 0: x is one */
     const hdo_tensor_def *tensors;  /* (n_tensors) in the order of x; their sizes add up to dim. None: one, "x" */
     int64_t train_count, val_count; /* HDO_WANT_INDICES: samples of data of one's own; 0: those of `data.name` */
     double usual_loss;              /* a loss nobody would wonder at, above 0, for telling divergence; 0: 1 */
@@ -100,7 +100,8 @@ typedef struct hdo_objective_def {
     /* The common starting point into x (dim); call->seed may be used. NULL: zeros. */
     int (*start)(void *user, hdo_call *call, float *x);
 
-    /* Mean loss over the samples at x (dim). Of loss and losses at least one is required. */
+    /* Mean loss over the samples at x (dim). Of loss and losses at least one is required; without any
+     * callback but start nobody computes here, and the run is asked and told (hdo_ask). */
     int (*loss)(void *user, hdo_call *call, const hdo_samples *s, const float *x, double *loss);
 
     /* The same at many points: point k, 0 .. count-1, is at points + k * stride; loss (count). Same samples, same noise

@@ -63,6 +63,7 @@ typedef struct hdo_plugin {
 #define HDO_PLUGIN_SYMBOL "hdo_plugin_entry"
 #define HDO_PLUGIN_EXPORT HDO_API
 
+/* Its type. The plug-in stays where it is as long as the library may use it. */
 typedef const hdo_plugin *(*hdo_plugin_entry_fn)(void);
 
 #ifdef __cplusplus

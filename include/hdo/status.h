@@ -39,20 +39,24 @@ extern "C" {
     X(E_MISUSE, -10, 1, "a function was called in a way that has no meaning")                                          \
     X(E_SKIPPED, -11, 6, "an evaluation failed and was left out")
 
+/* What a function says: HDO_OK, or why not. */
 typedef enum hdo_status {
 #define HDO_X(name, value, exit_code, text) HDO_##name = (value),
     HDO_STATUS_LIST(HDO_X)
 #undef HDO_X
 } hdo_status;
 
-#define HDO_MSG_MAX 1024
+#define HDO_MSG_MAX 1024 /* bytes of a sentence, the ending 0 included */
 
+/* The sentence of a failure. */
 typedef struct hdo_error {
-    hdo_status code;
+    hdo_status code;       /* the status the function returned */
     char msg[HDO_MSG_MAX]; /* one sentence, NUL-terminated, cut if too long */
 } hdo_error;
 
+/* A few words on a status, static. Never NULL: also for numbers that are none. */
 HDO_API const char *hdo_status_text(hdo_status code);
+/* The exit code `hdo` ends with for it; 1 for numbers that are none. */
 HDO_API int hdo_status_exit_code(hdo_status code);
 
 #ifdef __cplusplus

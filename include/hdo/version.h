@@ -13,6 +13,7 @@
 #ifndef HDO_VERSION_H
 #define HDO_VERSION_H
 
+/* Of these headers; hdo_version() says that of the library in use. */
 #define HDO_VERSION_MAJOR 0
 #define HDO_VERSION_MINOR 1
 #define HDO_VERSION_PATCH 0
