@@ -33,7 +33,7 @@ static hdo_status check_name(const hdo_config *c, const char *kind, const char *
 static hdo_status check_class(const hdo_config *c, const hdo_class_config *k, hdo_error *e) {
     char key[3 * HDO_NAME_MAX], where[HDO_PATH_MAX + 32];
     snprintf(key, sizeof key, "population.%s.estimator", k->name);
-    hdo_status st = check_name(c, "estimator", key, k->estimator, e);
+    hdo_status st = k->plugin[0] != '\0' ? HDO_OK : check_name(c, "estimator", key, k->estimator, e);
     if (st != HDO_OK) return st;
     if (k->lr.id == HDO_NUMBER && !(k->lr.arg > 0.0)) {
         snprintf(key, sizeof key, "population.%s.lr", k->name);
@@ -128,7 +128,7 @@ hdo_status hdo_config_check(const hdo_config *c, hdo_error *e) {
     if (c == NULL) return hdo__misuse(e, "hdo_config_check", "a configuration");
     hdo_status st = check_own(c, HDO_OWN_OBJECTIVE, c->model.name, c->model.identity, e);
     if (st == HDO_OK) st = check_own(c, HDO_OWN_DATASET, c->data.name, c->data.identity, e);
-    if (st == HDO_OK) st = check_name(c, "mixing", "mixing.kind", c->mixing.kind, e);
+    if (st == HDO_OK && c->mixing.plugin[0] == '\0') st = check_name(c, "mixing", "mixing.kind", c->mixing.kind, e);
     int64_t n = 0;
     for (int k = 0; k < c->n_classes && st == HDO_OK; k++) {
         n += c->population[k].count;

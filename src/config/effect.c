@@ -43,7 +43,7 @@ static const struct {
     {"model.reading", "model.name = logistic, mlp, cnn2, cnn3"},
     {"model.plugin", ALWAYS},
     {"model.options", "model.plugin is set"},
-    {"model.trial_s", "model.plugin is set or data.plugin is set"},
+    {"model.trial_s", ALWAYS},
     {"model.identity", "model.plugin is set or model.name = own, own-data, own-indices"},
     {"model.init", BUILT_IN},
     {"model.buffers",
@@ -88,6 +88,7 @@ static const struct {
                              "idx and data.path_val is empty"},
 
     {"mixing.kind", ALWAYS},
+    {"mixing.plugin", ALWAYS},
     {"mixing.period", "mixing.kind = matching, allreduce or mixing.kind = graph and mixing.graph_mode != edge"},
     {"mixing.graph", GRAPH},
     {"mixing.graph_mode", GRAPH},
@@ -113,6 +114,7 @@ static const struct {
     {"stop.diverged", ALWAYS},
 
     {"sink.csv", ALWAYS},
+    {"sink.plugin", ALWAYS},
     {"sink.tensorboard", ALWAYS},
 
     {"churn.leave", ALWAYS},
@@ -137,6 +139,7 @@ static const struct {
 
     {"population.count", ALWAYS},
     {"population.estimator", ALWAYS},
+    {"population.plugin", ALWAYS},
     {"population.rv", RANDOM},
     {"population.nu", "estimator = fd, fd-central, fd-coord, fd-law, debiased, complex-step, own, own-plain"},
     {"population.lr", "schedule != file"},
@@ -220,6 +223,9 @@ static void format_for_test(const hdo_config *c, hdo_slot s, char *buf, size_t c
     } else if (strcmp(key, "estimator") == 0 &&
                (t = hdo__own_find(c->own, HDO_OWN_ESTIMATOR, hdo__slot_value(c, s))) != NULL) {
         snprintf(buf, cap, t->def.estimator.uses_directions != 0 ? "own" : "own-plain");
+    } else if (strcmp(key, "estimator") == 0 && s.row >= HDO_SECTIONS_MAX &&
+               c->population[s.row - HDO_SECTIONS_MAX].plugin[0] != '\0') {
+        snprintf(buf, cap, "own"); /* not loaded yet */
     } else {
         hdo__value_format(hdo__slot_option(s), hdo__slot_value(c, s), buf, cap);
     }

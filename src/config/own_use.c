@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 — an objective or a data set of one's own joins a configuration. */
+/* SPDX-License-Identifier: Apache-2.0 — an objective, a data set or a sink of one's own joins a configuration. */
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -186,4 +186,17 @@ hdo_status hdo_config_use_dataset(hdo_config *c, const hdo_dataset_def *def, voi
     hdo__own_set_text(c, "data.name", t->name);
     hdo__own_set_text(c, "data.identity", t->identity);
     return HDO_OK;
+}
+
+hdo_status hdo_config_use_sink(hdo_config *c, const hdo_sink_def *def, void *user, hdo_error *e) {
+    if (c == NULL || def == NULL) return hdo__misuse(e, "hdo_config_use_sink", "a configuration and a table");
+    hdo_sink_def d;
+    hdo_table_def *t;
+    read_def(&d, sizeof d, def);
+    hdo_own_args a = {
+        .kind = HDO_OWN_SINK, .def = def, .size = sizeof d, .flags = d.flags, .user = user, .destroy = d.destroy};
+    hdo_status st = hdo__own_check_head(&a, e);
+    if (st == HDO_OK && d.row == NULL)
+        st = hdo__fail(e, HDO_E_MISUSE, "the table of sink '%s' has no 'row', which is required", d.name);
+    return st == HDO_OK ? hdo__own_bring(c, &a, &t, e) : st;
 }

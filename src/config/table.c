@@ -200,6 +200,7 @@ static const hdo_option data_options[] = {
 #define T hdo_mixing_config
 static const hdo_option mixing_options[] = {
     TEXT(T, kind, "mixing", "who averages with whom"),
+    TEXT(T, plugin, NULL, "shared object with a mixing of one's own; relative to the configuration file"),
     INT(T, period, 1, STEPS_MAX, "steps", "exchange every that many steps"),
     CHOICE(T, graph, graph_words,
            "kind graph: who knows whom; torus(rows), 0: as square as possible; random-regular(degree), "
@@ -265,6 +266,9 @@ static const hdo_option churn_options[] = {
 #define T hdo_sink_config
 static const hdo_option sink_options[] = {BOOL(T, csv, "write metrics.csv beside metrics.jsonl"),
                                           BOOL(T, tensorboard, "write a TensorBoard event file into the run folder"),
+                                          TEXT(T, plugin, NULL,
+                                               "shared object with a sink of one's own; relative to the configuration "
+                                               "file"),
                                           END};
 #undef T
 
@@ -293,6 +297,7 @@ static const hdo_option fleet_options[] = {
 static const hdo_option class_options[] = {
     INT(T, count, 0, COUNT_MAX, "nodes", "how many nodes are of this class"),
     TEXT(T, estimator, "estimator", "how a node estimates its gradient; the oracle it needs follows from it"),
+    TEXT(T, plugin, NULL, "shared object with an estimator of one's own; relative to the configuration file"),
     INT(T, rv, 1, 1e9, NULL, "random vectors per estimate: variance falls as 1/rv"),
     NUMBER_OR(T, nu, true, 0, 1e3, nu_words, "step of finite differences; eta/sqrt(d) is the choice of Theorem 1"),
     NUMBER_OR(T, lr, false, 0, 1e6, lr_words,

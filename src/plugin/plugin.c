@@ -33,10 +33,11 @@ static hdo_status check_head(const char *path, const hdo_plugin *p, hdo_error *e
                          "plug-in '%s' was built for ABI %d of hdo, but this is ABI %d: build it again with %s headers",
                          path, p->abi, HDO_ABI, p->abi < HDO_ABI ? "these newer" : "these older");
     if (p->struct_size < least || p->parts.struct_size < offsetof(hdo_parts, objective) + sizeof(void *))
-        return hdo__fail(e, HDO_E_UNSUPPORTED,
-                         "plug-in '%s': the struct_size of its table (%zu) or of its parts (%zu) is too small; set them "
-                         "to sizeof(hdo_plugin) and sizeof(hdo_parts)",
-                         path, p->struct_size, p->struct_size < least ? (size_t)0 : p->parts.struct_size);
+        return hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "plug-in '%s': the struct_size of its table (%zu) or of its parts (%zu) is too small; set them "
+            "to sizeof(hdo_plugin) and sizeof(hdo_parts)",
+            path, p->struct_size, p->struct_size < least ? (size_t)0 : p->parts.struct_size);
     if (p->struct_size > sizeof(hdo_plugin) || p->parts.struct_size > sizeof(hdo_parts))
         return hdo__fail(e, HDO_E_UNSUPPORTED, "plug-in '%s' was built for a newer version of hdo than this, %s", path,
                          hdo_version());
@@ -138,11 +139,9 @@ static hdo_status bring(hdo_config *c, int kind, hdo_plugin_use *u, const char *
     switch ((hdo_own_kind)kind) {
     case HDO_OWN_OBJECTIVE: st = hdo_config_use_objective(c, p->objective, p->user, e); break;
     case HDO_OWN_DATASET: st = hdo_config_use_dataset(c, p->dataset, p->user, e); break;
-    case HDO_OWN_ESTIMATOR:
-    case HDO_OWN_MIXING:
-    case HDO_OWN_SINK:
-        hdo__fail(e, st, "it offers an %s, which this version cannot use", hdo__own_kinds[kind]);
-        break;
+    case HDO_OWN_ESTIMATOR: st = hdo_config_use_estimator(c, p->estimator, p->user, e); break;
+    case HDO_OWN_MIXING: st = hdo_config_use_mixing(c, p->mixing, p->user, e); break;
+    case HDO_OWN_SINK: st = hdo_config_use_sink(c, p->sink, p->user, e); break;
     }
     if (st == HDO_OK)
         adopt(c, (hdo_own_kind)kind, u);
@@ -156,7 +155,17 @@ static bool carries(const hdo_config *c, hdo_own_kind kind) {
     return t != NULL && t->holder != NULL;
 }
 
+static bool carries_estimator(const hdo_config *c, const hdo_class_config *k) {
+    const hdo_table_def *t = hdo__own_find(c->own, HDO_OWN_ESTIMATOR, k->estimator);
+    return k->plugin[0] == '\0' || (t != NULL && t->holder != NULL);
+}
+
 bool hdo__plugins_wanted(const hdo_config *c) {
+    for (int k = 0; k < c->n_classes; k++) {
+        if (!carries_estimator(c, &c->population[k])) return true;
+    }
+    if (c->mixing.plugin[0] != '\0' && !carries(c, HDO_OWN_MIXING)) return true;
+    if (c->sink.plugin[0] != '\0' && !carries(c, HDO_OWN_SINK)) return true;
     return (c->model.plugin[0] != '\0' && !carries(c, HDO_OWN_OBJECTIVE)) ||
            (c->data.plugin[0] != '\0' && !carries(c, HDO_OWN_DATASET));
 }
@@ -210,8 +219,37 @@ static hdo_source source_of(const hdo_config *c, const char *key) {
     return (hdo_source)c->origin[s.row][s.col].source;
 }
 
-hdo_status hdo__plugins_resolve(hdo_config *c, hdo_error *e) {
+/* An estimator, a mixing or a sink. key: where its name goes; NULL: nowhere. */
+static hdo_status resolve_part(hdo_config *c, hdo_own_kind kind, char *path, const char *key, hdo_error *e) {
+    hdo_plugin_use *u = NULL;
+    hdo_plugin_ask a = {.path = path, .options = "", .part = (int)kind, .trial_s = c->model.trial_s};
+    hdo_status st = make_absolute(path, e);
+    if (st == HDO_OK && a.trial_s > 0.0) st = hdo__plugin_trial(&a, e);
+    if (st == HDO_OK) st = hdo__plugin_open(&u, &a, NULL, NULL, e);
+    if (st == HDO_OK) st = bring(c, (int)kind, u, path, e);
+    if (st == HDO_OK && key != NULL) hdo__own_set_text(c, key, c->own->table[c->own->n - 1]->name);
+    hdo__plugin_drop(u); /* the table holds it */
+    return st;
+}
+
+static hdo_status resolve_parts(hdo_config *c, hdo_error *e) {
     hdo_status st = HDO_OK;
+    for (int k = 0; k < c->n_classes && st == HDO_OK; k++) {
+        char key[HDO_NAME_MAX + 32];
+        snprintf(key, sizeof key, "population.%s.estimator", c->population[k].name);
+        if (!carries_estimator(c, &c->population[k]))
+            st = resolve_part(c, HDO_OWN_ESTIMATOR, c->population[k].plugin, key, e);
+    }
+    if (st == HDO_OK && c->mixing.plugin[0] != '\0' && !carries(c, HDO_OWN_MIXING))
+        st = resolve_part(c, HDO_OWN_MIXING, c->mixing.plugin, NULL, e);
+    if (st == HDO_OK && c->sink.plugin[0] != '\0' && !carries(c, HDO_OWN_SINK))
+        st = resolve_part(c, HDO_OWN_SINK, c->sink.plugin, NULL, e);
+    return st;
+}
+
+hdo_status hdo__plugins_resolve(hdo_config *c, hdo_error *e) {
+    hdo_status st = resolve_parts(c, e);
+    if (st != HDO_OK) return st;
     if (c->model.plugin[0] != '\0' && !carries(c, HDO_OWN_OBJECTIVE))
         st = resolve(c,
                      &(wish){.kind = HDO_OWN_OBJECTIVE,

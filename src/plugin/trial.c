@@ -88,8 +88,10 @@ static void try_points(trial *t, const hdo_objective_def *d, void *user, const h
     memcpy(keep, x, bytes);
     for (int k = 0; k < POINTS; k++) {
         hdo_call call = begin(t, d->loss != NULL ? "loss" : "losses");
-        end(t, d->loss != NULL ? d->loss(user, &call, s, x, &loss[k]) : d->losses(user, &call, s, x, d->dim, 1, &loss[k]));
-        if (!isfinite(loss[k])) fail(t, "%s gave %f at the starting point; a loss must be finite there", t->stage, loss[k]);
+        end(t,
+            d->loss != NULL ? d->loss(user, &call, s, x, &loss[k]) : d->losses(user, &call, s, x, d->dim, 1, &loss[k]));
+        if (!isfinite(loss[k]))
+            fail(t, "%s gave %f at the starting point; a loss must be finite there", t->stage, loss[k]);
         if (memcmp(keep, x, bytes) != 0) fail(t, "%s wrote to x, which is const", t->stage);
     }
     if (loss[0] != loss[1])
@@ -193,7 +195,8 @@ static hdo_status verdict(const hdo_plugin_ask *a, int fd, pid_t pid, hdo_error 
                          "plug-in '%s': %s has not returned within %g s; mend it, or give it more time (model.trial_s)",
                          a->path, at, a->trial_s);
     if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-        return hdo__fail(e, HDO_E_UNSUPPORTED, "plug-in '%s' crashed in %s: %s", a->path, at, strsignal(WTERMSIG(status)));
+        return hdo__fail(e, HDO_E_UNSUPPORTED, "plug-in '%s' crashed in %s: %s", a->path, at,
+                         strsignal(WTERMSIG(status)));
     return hdo__fail(e, HDO_E_UNSUPPORTED,
                      "plug-in '%s': %s ended the process instead of returning; return a number below 0 and a sentence",
                      a->path, at);

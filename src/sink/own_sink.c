@@ -136,16 +136,3 @@ hdo_status hdo__own_sinks_create(hdo_sink **sinks, int *n, int max, const hdo_co
     }
     return HDO_OK;
 }
-
-hdo_status hdo_config_use_sink(hdo_config *c, const hdo_sink_def *def, void *user, hdo_error *e) {
-    hdo_sink_def d = {0};
-    hdo_table_def *t;
-    if (c == NULL || def == NULL) return hdo__misuse(e, "hdo_config_use_sink", "a configuration and a table");
-    memcpy(&d, def, def->struct_size < sizeof d ? def->struct_size : sizeof d);
-    hdo_own_args a = {
-        .kind = HDO_OWN_SINK, .def = def, .size = sizeof d, .flags = d.flags, .user = user, .destroy = d.destroy};
-    hdo_status st = hdo__own_check_head(&a, e);
-    if (st == HDO_OK && d.row == NULL)
-        st = hdo__fail(e, HDO_E_MISUSE, "the table of sink '%s' has no 'row', which is required", d.name);
-    return st == HDO_OK ? hdo__own_bring(c, &a, &t, e) : st;
-}

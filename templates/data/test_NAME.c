@@ -15,7 +15,7 @@ int main(void) {
     const hdo_parts *parts = &hdo_plugin_entry()->parts;
     hdo_error e;
     hdo_run *run = NULL;
-    if (hdo_test_dataset(parts->dataset, parts->user, &e) != HDO_OK) return complain("hdo_test_dataset", &e);
+    if (hdo_test_dataset(parts->dataset, parts->user, NULL, &e) != HDO_OK) return complain("hdo_test_dataset", &e);
 
     hdo_config *c = hdo_config_new(NULL, &e);
     hdo_status st = hdo_config_use_dataset(c, parts->dataset, parts->user, &e);

@@ -22,7 +22,7 @@ int main(void) {
         return 1;
     }
     /* Gradient against differences, batches, repetition, threads. */
-    if (hdo_test_objective(parts.objective, parts.user, &e) != HDO_OK) return complain("hdo_test_objective", &e);
+    if (hdo_test_objective(parts.objective, parts.user, NULL, NULL, &e) != HDO_OK) return complain("hdo_test_objective", &e);
 
     hdo_config *c = hdo_config_new(NULL, &e);
     hdo_status st = hdo_config_use_objective(c, parts.objective, parts.user, &e);

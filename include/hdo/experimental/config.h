@@ -128,7 +128,8 @@ typedef struct hdo_data_config {
 typedef struct hdo_class_config {
     char name[HDO_NAME_MAX];      /* the key under `population` */
     int64_t count;                /* nodes in the class */
-    char estimator[HDO_NAME_MAX]; /* fo, fd, ..., forward-law */
+    char estimator[HDO_NAME_MAX]; /* fo, fd, ..., forward-law; or that of a table of one's own */
+    char plugin[HDO_PATH_MAX];    /* a shared object with the estimator; empty: none */
     int64_t rv;                   /* random vectors */
     hdo_choice nu;                /* difference step: number | eta/sqrt(d) */
     hdo_choice lr;                /* learning rate: number | balanced | theorem | auto */
@@ -151,15 +152,16 @@ typedef struct hdo_class_config {
 } hdo_class_config;
 
 typedef struct hdo_mixing_config {
-    char kind[HDO_NAME_MAX];  /* matching, pairwise, graph, none, allreduce */
-    int64_t period;           /* exchange every that many steps */
-    hdo_choice graph;         /* kind graph: complete | ring | torus(rows) | ... | random-regular(k) | file */
-    hdo_choice graph_mode;    /* matching | colour | edge: what a step draws from the graph */
-    hdo_choice placement;     /* where the first class sits: random | spread | clustered | hub | order */
-    int64_t degree;           /* small-world: neighbours before rewiring */
-    char edges[HDO_PATH_MAX]; /* graph file: the edge list */
-    hdo_choice average;       /* equal (the paper) | noise: weights inverse to the noise of the class | auto */
-    double clip;              /* fleet: models farther away than this many usual distances are refused; 0: none */
+    char kind[HDO_NAME_MAX];   /* matching, pairwise, graph, none, allreduce */
+    char plugin[HDO_PATH_MAX]; /* a shared object with the mixing; empty: none */
+    int64_t period;            /* exchange every that many steps */
+    hdo_choice graph;          /* kind graph: complete | ring | torus(rows) | ... | random-regular(k) | file */
+    hdo_choice graph_mode;     /* matching | colour | edge: what a step draws from the graph */
+    hdo_choice placement;      /* where the first class sits: random | spread | clustered | hub | order */
+    int64_t degree;            /* small-world: neighbours before rewiring */
+    char edges[HDO_PATH_MAX];  /* graph file: the edge list */
+    hdo_choice average;        /* equal (the paper) | noise: weights inverse to the noise of the class | auto */
+    double clip; /* fleet: models farther away than this many usual distances are refused; 0: none */
 } hdo_mixing_config;
 
 typedef struct hdo_eval_config {
@@ -177,8 +179,9 @@ typedef struct hdo_checkpoint_config {
 } hdo_checkpoint_config;
 
 typedef struct hdo_sink_config {
-    bool csv;         /* metrics.csv in the run folder */
-    bool tensorboard; /* events.out.tfevents... in the run folder */
+    char plugin[HDO_PATH_MAX]; /* a shared object with a sink; empty: none */
+    bool csv;                  /* metrics.csv in the run folder */
+    bool tensorboard;          /* events.out.tfevents... in the run folder */
 } hdo_sink_config;
 
 typedef struct hdo_stop_config {
