@@ -59,10 +59,23 @@ libdir_of() { dirname "$(find "$1" -name libhdo.so)"; }
     run ldd example
     [[ "$output" == *libhdo.so* ]]
     [[ "$output" != *libhdo-lab* ]]
-    for e in "$HDO_SOURCE"/examples/0*.c; do
-        cc -std=c11 -Wall -Wextra -Werror "$e" -o example $flags -lm
-        env -u LD_LIBRARY_PATH ./example > /dev/null
+    cp "$HDO_SOURCE"/examples/0* .
+    for e in 01_quadratic 02_who_helps 03_own_objective 04_own_estimator 05_own_data 06_ask_tell; do
+        cc -std=c11 -Wall -Wextra -Werror $e.c -o example $flags -lm
+        env -u LD_LIBRARY_PATH ./example > $e.out
     done
+    grep -q 'step 3000: loss of the mean model 0.000' 03_own_objective.out
+    [ "$(grep -c 'after 76800 forward passes' 04_own_estimator.out)" -eq 2 ]
+    grep -q 'step  600: accuracy of the mean model 0.9' 05_own_data.out
+    grep -q 'the best mixture: 0.100 0.200 0.300 0.400' 06_ask_tell.out
+    g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror 07_cplusplus.cc -o example $(pkg-config --cflags --libs hdo) -Wl,-rpath,"$PWD/$lib"
+    run env -u LD_LIBRARY_PATH ./example
+    [ "$output" = 'y = 2.00 x + -0.50' ]
+    cc -std=c11 -Wall -Wextra -Werror -shared -fPIC $(pkg-config --cflags hdo) 08_plugin.c -o libspring.so -lm
+    env -u LD_LIBRARY_PATH inst/bin/hdo run 08_plugin.yaml --quiet -o springs
+    [ "$(jq -r .model springs/summary.json)" = spring ]
+    [ "$(jq '.final.val_loss_mean < -30' springs/summary.json)" = true ]
+    for e in 0*.c 0*.cc; do [ "$(wc -l < "$e")" -lt 80 ]; done
     (cd inst/include && for h in hdo/*.h hdo/*/*.h; do echo "#include <$h>"; done) > all.h
     cat all.h - > program.cc <<'END'
 #include <cstdio>
@@ -73,7 +86,7 @@ int main() {
     hdo_run *run = nullptr;
     hdo_stop why = HDO_RUNNING;
     hdo_config_default(&c);
-    if (hdo_config_set(&c, "steps", "5", HDO_FROM_FLAG, &e) != HDO_OK) return 2;
+    if (hdo_config_set_from(&c, "steps", "5", HDO_FROM_FLAG, &e) != HDO_OK) return 2;
     if (hdo_run_create(&run, &c, nullptr, &e) != HDO_OK) return std::puts(e.msg), 3;
     while (why == HDO_RUNNING && hdo_run_advance(run, 1, &why, &e) == HDO_OK) {}
     hdo_check_options o = hdo_check_default();
@@ -85,6 +98,16 @@ int main() {
 END
     g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror program.cc -o program $flags
     env -u LD_LIBRARY_PATH ./program
+}
+
+@test "projects of hdo new build and pass their test with an installed copy alone" {
+    cp -r "$STAGE/a b" inst
+    export PKG_CONFIG_PATH="$PWD/$(libdir_of inst)/pkgconfig"
+    for kind in objective estimator data; do
+        env -u LD_LIBRARY_PATH inst/bin/hdo new $kind my-$kind
+        env -u LD_LIBRARY_PATH make -C my-$kind test run HDO="$PWD/inst/bin/hdo" > $kind.log 2>&1 || { cat $kind.log; false; }
+        [ -f my-$kind/run/summary.json ]
+    done
 }
 
 @test "every public header compiles alone and all together, in C11 and C++17" {
