@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plug-ins (<hdo/plugin.h>): shared objects named in a configuration, whose tables join it as if a program had brought
- * them. plugin.c loads and checks; trial.c lets a process of its own try first, with a deadline.
+ * them. plugin.c loads and checks; plugin_trial.c lets a process of its own try first, with a deadline.
  */
 #ifndef HDO_PLUGIN_PLUGIN_INTERNAL_H
 #define HDO_PLUGIN_PLUGIN_INTERNAL_H

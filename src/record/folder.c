@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/simd.h"
+#include "config/own.h"
 #include "hdo/experimental/all.h"
 #include "kernels/kernels.h"
 #include "record/ckfile.h"
@@ -40,6 +41,28 @@ static void put_host(hdo_json *j, const hdo_record *r) {
     const hdo_kernels *k = hdo__kernels(r->config->kernels.id);
     hdo__json_text(j, "kernels", k->title);
     hdo__json_end(j, '}');
+}
+
+/* Tables of one's own, and of a plug-in the file they came from. */
+static void put_own(hdo_json *j, const hdo_config *c) {
+    if (c->own == NULL) return;
+    hdo__json_array(j, "own");
+    for (int i = 0; i < c->own->n; i++) {
+        const hdo_table_def *t = c->own->table[i];
+        const char *plugin = t->kind == HDO_OWN_OBJECTIVE ? c->model.plugin
+                             : t->kind == HDO_OWN_DATASET ? c->data.plugin
+                                                          : "";
+        char sha256[65] = "";
+        if (t->holder != NULL && plugin[0] != '\0') (void)hdo__sha256_file(plugin, sha256, NULL);
+        hdo__json_object(j, NULL);
+        hdo__json_text(j, "kind", hdo__own_kinds[t->kind]);
+        hdo__json_text(j, "name", t->name);
+        hdo__json_text(j, "identity", t->identity);
+        hdo__json_text(j, "plugin", t->holder != NULL ? plugin : NULL);
+        hdo__json_text(j, "plugin_sha256", sha256[0] != '\0' ? sha256 : NULL);
+        hdo__json_end(j, '}');
+    }
+    hdo__json_end(j, ']');
 }
 
 static hdo_status write_manifest(const hdo_record *r, const char *path, const char *command_line, hdo_error *e) {
@@ -65,6 +88,7 @@ static hdo_status write_manifest(const hdo_record *r, const char *path, const ch
     hdo__json_text(&j, "train_sha256", r->problem->train != NULL ? r->problem->train->sha256 : NULL);
     hdo__json_text(&j, "val_sha256", r->problem->val != NULL ? r->problem->val->sha256 : NULL);
     hdo__json_end(&j, '}');
+    put_own(&j, r->config);
     hdo__put_mixing(&j, r);
     put_host(&j, r);
     hdo__json_end(&j, '}');

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/sha256.h"
 #include "record/ckfile.h"
 #include "record/ckstate.h"
 #include "record/record.h"
@@ -92,6 +93,24 @@ static hdo_status judge(hdo_record *r, const char *dir, const char *id, int64_t 
     return st;
 }
 
+/* The identity is what counts; a plug-in's file that changed is worth a word. */
+static void look_at_plugins(const hdo_record *r, const char *dir) {
+    char path[HDO_PATH_MAX + 64], now[65];
+    hdo__path_join(path, sizeof path, dir, "manifest.json");
+    json_t *o = json_load_file(path, 0, NULL);
+    const json_t *own = json_object_get(o, "own");
+    for (size_t i = 0; i < json_array_size(own); i++) {
+        const json_t *t = json_array_get(own, i);
+        const char *file = json_string_value(json_object_get(t, "plugin"));
+        const char *then = json_string_value(json_object_get(t, "plugin_sha256"));
+        if (file == NULL || then == NULL || hdo__sha256_file(file, now, NULL) != HDO_OK || strcmp(now, then) == 0)
+            continue;
+        hdo__log(r->log, HDO_LOG_WARN,
+                 "plug-in '%s' is another file than the run was made with; it says it is the same (identity)", file);
+    }
+    json_decref(o);
+}
+
 /* Rank 0: the newest checkpoint that can be trusted. Those passed over are set aside, so that they are neither met
  * again nor counted among those to keep. */
 static hdo_status choose(hdo_record *r, const char *dir, choice *c, hdo_error *e) {
@@ -172,6 +191,7 @@ hdo_status hdo__record_resume(hdo_record *r, const char *dir, const char *note, 
     hdo_status st = root ? hdo__record_lock_dir(r, dir, e) : HDO_OK;
     if (st == HDO_OK && root) {
         if (note[0] != '\0') hdo__log(r->log, HDO_LOG_WARN, "%s", note);
+        look_at_plugins(r, dir);
         c.step = -1;
         st = choose(r, dir, &c, e);
     }

@@ -13,8 +13,8 @@ load helper
     [ "$n" -ge 20 ]
     config=$(dirname "$HDO")/hdo_build.h
     [ -f "$config" ]
-    # The plug-in's needs mpi.h; simd_avx512.h, simd_avx2.h and simd_plain.h are pieces of simd_mm.h.
-    for h in $(cd "$HDO_SOURCE/src" && find . -name '*.h' ! -path '*/mpi/*' ! -name 'simd_avx*.h' ! -name simd_plain.h); do
+    # The plug-in's needs mpi.h; simd_avx512.h, simd_avx2.h, simd_x86.h and simd_plain.h are pieces of simd_mm.h.
+    for h in $(cd "$HDO_SOURCE/src" && find . -name '*.h' ! -path '*/mpi/*' ! -name 'simd_avx*.h' ! -name simd_plain.h ! -name simd_x86.h); do
         printf '#include "%s"\nint main(void) { return 0; }\n' "$h" > one.c
         cc -std=c11 -D_POSIX_C_SOURCE=200809L -DHDO_ISA=portable -include "$config" -Wall -Wextra -Wno-psabi -Werror \
             -I "$HDO_SOURCE/include" -I "$HDO_SOURCE/src" -fsyntax-only one.c

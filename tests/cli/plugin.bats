@@ -39,6 +39,8 @@ refused() { # refused NAME SENTENCE: run says it, in one line, and ends with a s
     [ "$(jq -r .model one/summary.json)" = bowl ]
     [ "$(jq -r .reason one/summary.json)" = completed ]
     grep -q 'identity: "bowl 1"' one/config.yaml
+    [ "$(jq -r '.own[0].identity' one/manifest.json)" = "bowl 1" ]
+    [ "$(jq -r '.own[0].plugin_sha256' one/manifest.json)" = "$(sha256sum libbowl.so | cut -d ' ' -f 1)" ]
     config bowl '{dim: 9}'
     "$HDO" run bowl.yaml --quiet -o two
     [ "$(jq .d two/summary.json)" -eq 9 ]
