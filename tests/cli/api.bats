@@ -73,7 +73,8 @@ changed() { # changed SED-EXPRESSION FILE
     (cd "$HDO_SOURCE/include" && for h in hdo/*.h; do echo "#include <$h>"; done) > all.h
     tac all.h > back.h
     [ "$(wc -l < all.h)" -ge 9 ]
-    while read -r line; do echo "$line" > "one$((++n)).h"; done < all.h
+    echo "extern int nothing;" | tee -a all.h >> back.h # a unit of macros alone is empty
+    while read -r line; do printf "%s\nextern int nothing;\n" "$line" > "one$((++n)).h"; done < all.h
     for h in one*.h all.h back.h; do
         for cc in gcc clang; do $cc -std=c11 -pedantic -Wall -Wextra -Werror -fsyntax-only -I"$HDO_SOURCE/include" -x c "$h"; done
         for cc in g++ clang++; do $cc -std=c++17 -pedantic -Wall -Wextra -Werror -fsyntax-only -I"$HDO_SOURCE/include" -x c++ "$h"; done
