@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 — hdo-node: hdo node as a program by itself, for small devices (tools/build-node). */
+/* SPDX-License-Identifier: Apache-2.0 — hdo-node: hdo node as a program by itself, for small devices
+ * (tools/build-node). */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

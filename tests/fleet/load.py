@@ -257,8 +257,8 @@ def test_large():
     f = nl.Fleet(ARGS.hdo, text)
     try:
         for k in range(3):
-            f.node(f"m{k}", "--role", "zo", "--place", str(k + 2), "--pace", "0.5", folder=False)
-        end = time.monotonic() + min(90, ARGS.seconds)
+            f.node(f"m{k}", "--role", "zo", "--place", str(k + 2), "--pace", "2", folder=False)
+        end = time.monotonic() + min(180, ARGS.seconds)
         silent = 0.0
         while time.monotonic() < end:
             _, now = totals(f, 3.0)
