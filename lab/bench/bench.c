@@ -127,6 +127,7 @@ static const hdo_bench_case cases[] = {
     NODES(10000, true),
     NODES(100000, false),
     NODES(1000000, false),
+    NODES(10000000, false),
     {"beyond/1000", true, hdo__bench_beyond, {NULL}, {1000, 100}},
     {"beyond/10000", true, hdo__bench_beyond, {NULL}, {10000, 100}},
     {"beyond/100000", false, hdo__bench_beyond, {NULL}, {100000, 100}},

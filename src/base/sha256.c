@@ -1,9 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0 — SHA-256, straight from FIPS 180-4. */
+/* SPDX-License-Identifier: Apache-2.0 — SHA-256, straight from FIPS 180-4; by its instructions where a machine has
+ * them. */
 #include "base/sha256.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/simd.h"
+
+#ifdef HDO_HAVE_AVX2_BUILD
+#include <immintrin.h>
+#endif
 
 static const uint32_t K[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -53,6 +60,48 @@ static void compress(uint32_t h[8], const unsigned char *p) {
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 
+#ifdef HDO_HAVE_AVX2_BUILD
+/* The same, four rounds a turn. The instructions want the state as (a b e f) and (c d g h). */
+__attribute__((target("sha,sse4.1"))) static void compress_sha(uint32_t h[8], const unsigned char *p, size_t blocks) {
+    const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i *state = (__m128i *)(void *)h;
+    __m128i t = _mm_shuffle_epi32(_mm_loadu_si128(state), 0xb1);
+    __m128i u = _mm_shuffle_epi32(_mm_loadu_si128(state + 1), 0x1b);
+    __m128i abef = _mm_alignr_epi8(t, u, 8), cdgh = _mm_blend_epi16(u, t, 0xf0);
+    for (; blocks > 0; blocks--, p += 64) {
+        __m128i was0 = abef, was1 = cdgh, w[4];
+        for (int i = 0; i < 16; i++) {
+            if (i < 4) {
+                w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)), swap);
+            } else {
+                __m128i last = w[(i + 3) & 3], seven = _mm_alignr_epi8(last, w[(i + 2) & 3], 4);
+                w[i & 3] = _mm_add_epi32(_mm_sha256msg1_epu32(w[i & 3], w[(i + 1) & 3]), seven);
+                w[i & 3] = _mm_sha256msg2_epu32(w[i & 3], last);
+            }
+            __m128i kw = _mm_add_epi32(w[i & 3], _mm_loadu_si128((const __m128i *)(const void *)(K + 4 * i)));
+            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, kw);
+            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(kw, 0x0e));
+        }
+        abef = _mm_add_epi32(abef, was0);
+        cdgh = _mm_add_epi32(cdgh, was1);
+    }
+    t = _mm_shuffle_epi32(abef, 0x1b);
+    u = _mm_shuffle_epi32(cdgh, 0xb1);
+    _mm_storeu_si128(state, _mm_blend_epi16(t, u, 0xf0));
+    _mm_storeu_si128(state + 1, _mm_alignr_epi8(u, t, 8));
+}
+#endif
+
+static void compress_all(uint32_t h[8], const unsigned char *p, size_t blocks) {
+#ifdef HDO_HAVE_AVX2_BUILD
+    if (hdo__simd_sha()) {
+        compress_sha(h, p, blocks);
+        return;
+    }
+#endif
+    for (; blocks > 0; blocks--, p += 64) compress(h, p);
+}
+
 void hdo__sha256_init(hdo_sha256 *c) {
     static const uint32_t h0[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -70,10 +119,10 @@ void hdo__sha256_update(hdo_sha256 *c, const void *data, size_t len) {
         p += take;
         len -= take;
         if (have + take < 64) return;
-        compress(c->h, c->block);
+        compress_all(c->h, c->block, 1);
     }
-    for (; len >= 64; p += 64, len -= 64) compress(c->h, p);
-    if (len > 0) memcpy(c->block, p, len);
+    compress_all(c->h, p, len / 64);
+    if (len % 64 > 0) memcpy(c->block, p + len / 64 * 64, len % 64);
 }
 
 void hdo__sha256_final(hdo_sha256 *c, unsigned char out[32]) {

@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef HDO_HAVE_AVX2_BUILD
+#include <cpuid.h>
+#endif
+
 const hdo_simd *hdo__simd_tables(int i) {
 #ifdef HDO_HAVE_AVX2_BUILD
     __builtin_cpu_init();
@@ -37,4 +41,24 @@ const hdo_simd *hdo__simd(void) {
         atomic_store_explicit(&table, t, memory_order_relaxed);
     }
     return t;
+}
+
+static bool look_for_sha(void) {
+#ifdef HDO_HAVE_AVX2_BUILD
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!hdo__simd()->avx2 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    return (b & bit_SHA) != 0;
+#else
+    return false;
+#endif
+}
+
+bool hdo__simd_sha(void) {
+    static _Atomic int sha; /* 0: nobody has looked; 1: no; 2: yes */
+    int v = atomic_load_explicit(&sha, memory_order_relaxed);
+    if (v == 0) {
+        v = look_for_sha() ? 2 : 1;
+        atomic_store_explicit(&sha, v, memory_order_relaxed);
+    }
+    return v == 2;
 }

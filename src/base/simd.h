@@ -62,4 +62,7 @@ const hdo_simd *hdo__simd_tables(int i);
 /* The best of them, or what HDO_SIMD asks for. Constant for the life of the process. */
 HDO_LAB const hdo_simd *hdo__simd(void);
 
+/* Has it instructions for SHA-256, and does HDO_SIMD not ask for portable code? */
+bool hdo__simd_sha(void);
+
 #endif
