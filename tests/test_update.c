@@ -181,8 +181,23 @@ static void test_update_moves(void **state) {
     for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++) check_move(&moves[i]);
 }
 
+/* w_t / S_t with w_k = (1 - rate)^-k, summed as it stands. */
+static void test_newest_weight(void **state) {
+    (void)state;
+    static const double rates[] = {1e-9, 1e-4, 0.01, 0.3, 0.9};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        double back = 1.0, sum = 0.0; /* S_t / w_t = sum of (1 - rate)^k, k = 0 .. t-1 */
+        for (int t = 1; t <= 400; t++, back *= 1.0 - rates[i]) {
+            sum += back;
+            assert_true(fabs(hdo__newest_weight(rates[i], t) * sum - 1.0) < 1e-12);
+        }
+    }
+    assert_true(hdo__newest_weight(1.0, 7) == 1.0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_newest_weight),
         cmocka_unit_test(test_schedule_formulas),
         cmocka_unit_test(test_schedule_from_points),
         cmocka_unit_test(test_schedule_files_are_refused),

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Reads [+-]digits[.digits][e[+-]digits] at *p, not beyond end. Advances *p over it. False, *p untouched, when there is
- * no number. Within 2 units in the last place of the double: inputs are stored as float. */
+ * no number. Within 3 units in the last place of the double, 10 beyond 1e66: inputs are stored as float. */
 static inline bool hdo__real_scan(const char **p, const char *end, double *out) {
     static const double ten[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -52,8 +52,10 @@ static inline bool hdo__real_scan(const char **p, const char *end, double *out) 
             v *= ten[exp10];
         } else if (exp10 < 0 && exp10 >= -22) {
             v /= ten[-exp10];
-        } else {
-            v = exp10 < -300 ? v * 1e-300 * pow(10, exp10 + 300) : v * pow(10, exp10);
+        } else { /* in steps that are powers exactly; beyond 400 it is 0 or infinite anyway */
+            int left = exp10 < -400 ? -400 : exp10 > 400 ? 400 : exp10;
+            for (; left > 0; left -= left > 22 ? 22 : left) v *= ten[left > 22 ? 22 : left];
+            for (; left < 0; left += left < -22 ? 22 : -left) v /= ten[left < -22 ? 22 : -left];
         }
     }
     *out = minus ? -v : v;

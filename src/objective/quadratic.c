@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/explog.h"
 #include "base/vec.h"
 #include "hdo/experimental/formulas.h"
 #include "objective/registry.h"
@@ -184,7 +185,7 @@ static void quad_destroy(hdo_objective *f) {
 
 double hdo_quadratic_eigenvalue(double smoothness, double convexity, size_t d, size_t j) {
     double t = d > 1 ? (double)j / (double)(d - 1) : 0.0;
-    return smoothness * pow(convexity / smoothness, t);
+    return t < 1.0 ? smoothness * hdo__exp(t * hdo__log(convexity / smoothness)) : convexity;
 }
 
 static const hdo_objective_ops quadratic_ops = {

@@ -123,7 +123,7 @@ hdo_status hdo__population_add_to_y(hdo_population *p, int64_t step, hdo_error *
     hdo_status st = hdo__population_mean(p, NULL, e);
     if (st != HDO_OK) return st;
     double rate = p->problem->config->eval.weighted, t = (double)(step + 1);
-    double w = rate < 1.0 ? -rate / expm1(t * log1p(-rate)) : 1.0;
+    double w = hdo__newest_weight(rate, t);
     size_t len = p->problem->objective->d + p->problem->objective->n_buf;
     for (size_t j = 0; j < len; j++) p->y[j] = (float)((double)p->y[j] + w * (p->mean.mu[j] - (double)p->y[j]));
     return HDO_OK;

@@ -147,5 +147,9 @@ double hdo__update_apply(const hdo_update *u, double lr, const hdo_move *m, hdo_
 }
 
 double hdo_theorem_rate(bool pairs, double n, double T, double ell) {
-    return (pairs ? 4.0 * n : 8.0) * log(T) / (T * ell);
+    return (pairs ? 4.0 * n : 8.0) * hdo__log(T) / (T * ell);
+}
+
+double hdo__newest_weight(double rate, double t) {
+    return rate < 1.0 ? -rate / hdo__expm1(t * hdo__log1p(-rate)) : 1.0;
 }

@@ -48,4 +48,7 @@ typedef struct hdo_move {
 double hdo__update_apply(const hdo_update *u, double lr, const hdo_move *m, hdo_work *w);
 size_t hdo__update_work_bytes(size_t d); /* of w's arena */
 
+/* w_t / S_t of weights w_k = (1 - rate)^-k, k = 1 .. t: what the newest one counts in their mean. */
+double hdo__newest_weight(double rate, double t);
+
 #endif
