@@ -30,7 +30,8 @@ static double work_of(const char *estimator, const char *rv) {
     hdo_error e = {0};
     hdo_config_default(c);
     assert_int_equal(hdo_config_population(c, "2zo", &e), HDO_OK);
-    for (int k = 0; k < 3; k++) assert_int_equal(hdo_config_set_from(c, sets[k][0], sets[k][1], HDO_FROM_FLAG, &e), HDO_OK);
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(hdo_config_set_from(c, sets[k][0], sets[k][1], HDO_FROM_FLAG, &e), HDO_OK);
     c->population[0].batch = 5;
     assert_int_equal(hdo_config_set_from(c, "population.zo.estimator", estimator, HDO_FROM_FLAG, &e), HDO_OK);
     assert_int_equal(hdo_config_set_from(c, "population.zo.rv", rv, HDO_FROM_FLAG, &e), HDO_OK);
