@@ -106,16 +106,16 @@ size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k);
 size_t hdo__net_work(const hdo_net *net, int batch, int k);
 
 /* Sum of the losses over the samples; correct may be NULL; stats_out (n_buf) may be NULL. */
-void hdo__net_loss(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, double *sum, int64_t *correct,
-                   float *stats_out);
+void hdo__net_loss(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, double *sum,
+                   int64_t *correct, float *stats_out);
 /* g (d) of the MEAN loss, overwritten but for the idle parameters, which are left alone. */
 void hdo__net_grad(const hdo_net *net, const hdo_net_samples *s, const float *x, hdo_work *w, float *g, double *sum,
                    float *stats_out);
 /* slope[r] of the MEAN loss along u_{first + r}. */
 void hdo__net_jvp(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first, int k,
                   hdo_work *w, double *sum, double *slope, float *stats_out);
-void hdo__net_loss_many(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first, int k,
-                        float nu, hdo_work *w, double *sum);
+void hdo__net_loss_many(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first,
+                        int k, float nu, hdo_work *w, double *sum);
 /* slope[r] = Im F(x + i nu u_{first + r}) / nu of the MEAN loss F. Kinks: the real part picks the piece. */
 void hdo__net_complex(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first, int k,
                       double nu, hdo_work *w, double *slope);
