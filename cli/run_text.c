@@ -26,13 +26,13 @@ void run_print_result(const hdo_config *c, const hdo_run *r, hdo_stop why, const
     printf("%s%s%s after %lld steps, %.1f s (steps %.1f s, evaluation %.1f s)\n", s.bold, hdo_stop_name(why), s.off,
            (long long)row->step, row->wall_s, row->step_s, row->eval_s);
     printf("  %-10s %10s %10s %10s %10s %10s\n", "nodes", "loss", "std", "min", "max", "accuracy");
-    print_group("all", &row->all);
-    for (int k = 0; k < c->n_classes && c->n_classes > 1; k++) print_group(c->population[k].name, &row->cls[k]);
     if (isfinite(row->mu_loss)) {
-        printf("  %-10s %10.4f %43s", "mean model", row->mu_loss, "");
-        if (isfinite(row->mu_acc)) printf("%9.2f%%", 100.0 * row->mu_acc);
+        printf("  %s%-10s%s %10.4f %32s", s.bold, "mean model", s.off, row->mu_loss, "");
+        if (isfinite(row->mu_acc)) printf(" %9.2f%%", 100.0 * row->mu_acc);
         printf("\n");
     }
+    print_group("all", &row->all);
+    for (int k = 0; k < c->n_classes && c->n_classes > 1; k++) print_group(c->population[k].name, &row->cls[k]);
     printf("  ");
     if (isfinite(row->gamma)) printf("consensus distance Gamma %.4g; ", row->gamma);
     printf("oracle calls: %lld forward, %lld backward, %lld jvp; %.1f MB exchanged\n", (long long)row->forward,
@@ -84,8 +84,8 @@ static void print_seeds_json(const run_group *g, const char *dir) {
     hdo__json_begin(&j, false, 1);
     HDO_JSON_INTS(&j, {"seeds", g->seeds}, {"diverged", g->diverged});
     hdo__json_text(&j, "dir", dir);
-    HDO_JSON_REALS(&j, {"val_loss_mean", mean(&g->loss)}, {"val_loss_se", standard_error(&g->loss)},
-                   {"val_loss_mu", mean(&g->mu)}, {"val_loss_mu_se", standard_error(&g->mu)});
+    HDO_JSON_REALS(&j, {"val_loss_mu", mean(&g->mu)}, {"val_loss_mu_se", standard_error(&g->mu)},
+                   {"val_loss_mean", mean(&g->loss)}, {"val_loss_se", standard_error(&g->loss)});
     if (isfinite(mean(&g->acc))) {
         HDO_JSON_REALS(&j, {"val_acc_mean", mean(&g->acc)}, {"val_acc_se", standard_error(&g->acc)});
     }
@@ -109,8 +109,9 @@ void run_print_seeds(const run_group *g, const char *dir, bool json) {
     printf("%d seed%s", g->seeds, g->seeds > 1 ? "s" : "");
     if (g->diverged > 0) printf(", %d diverged", g->diverged);
     printf("%s", g->loss.n > 0 && g->diverged > 0 ? "; the others" : "");
-    print_mean(": loss ", &g->loss, 1.0, "", " (mean over nodes)");
-    print_mean(", ", &g->mu, 1.0, "", " (mean model)");
+    bool mu = isfinite(mean(&g->mu));
+    print_mean(": loss ", &g->mu, 1.0, "", " (mean model)");
+    print_mean(mu ? ", " : ": loss ", &g->loss, 1.0, "", " (mean over nodes)");
     print_mean(", accuracy ", &g->acc, 100.0, "%", "");
     printf("\n  results in %s/seed-*\n", dir);
 }

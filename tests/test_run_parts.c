@@ -144,6 +144,9 @@ static void check_mix(const mix_case *m) {
     advance(r, 1); /* the noise is measured before the first exchange */
     scatter(r);
     weighted_mean(r, m->by_noise, before);
+    hdo_error e = {0};
+    assert_int_equal(hdo__population_mean(&r->population, NULL, &e), HDO_OK);
+    for (int j = 0; j < D; j++) assert_true(fabs(r->population.mean.mu[j] - before[j]) < 1e-12); /* the one it keeps */
     double start = distance(r, before);
     assert_true(start > 10.0 || r->population.n == 1);
     advance(r, 199);

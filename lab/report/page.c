@@ -166,9 +166,9 @@ static void put_outcome(FILE *f, const hdo_group_figures *g) {
 
 static void put_table(FILE *f, const char *const *dirs, const hdo_group_figures *g, int n) {
     fputs("<h2>Final "
-          "figures</h2>\n<table><tr><th>runs</th><th>seeds</th><th>outcome</th><th>steps</th><th>loss</"
-          "th><th>&plusmn;</th>"
-          "<th>accuracy</th><th>mean model</th><th>consensus</th><th>cost</th><th>forward</th><th>backward</th>"
+          "figures</h2>\n<table><tr><th>runs</th><th>seeds</th><th>outcome</th><th>steps</th><th>mean "
+          "model</th><th>nodes</th><th>&plusmn;</th>"
+          "<th>accuracy</th><th>consensus</th><th>cost</th><th>forward</th><th>backward</th>"
           "<th>MB</th><th>time (s)</th></tr>\n",
           f);
     for (int k = 0; k < n; k++) {
@@ -178,10 +178,10 @@ static void put_table(FILE *f, const char *const *dirs, const hdo_group_figures 
         put_outcome(f, &g[k]);
         fputs("</td>", f);
         put_cell(f, "%.0f", g[k].steps);
+        put_cell(f, "%.4f", g[k].mu);
         put_cell(f, "%.4f", g[k].loss);
         put_cell(f, "%.4f", g[k].loss_se);
         put_cell(f, "%.2f %%", 100.0 * g[k].acc);
-        put_cell(f, "%.4f", g[k].mu);
         put_cell(f, "%.3g", g[k].gamma);
         put_cell(f, "%.3g", g[k].cost);
         put_cell(f, "%.3g", g[k].forward);

@@ -53,9 +53,45 @@ hdo_status hdo_stored_config(const char *source, hdo_config *c, hdo_error *e) {
 
 /* ---- the model itself ---- */
 
+typedef struct share { /* of every class in the mean model: what the averages of the run keep */
+    int n;
+    int64_t count[HDO_CLASSES_MAX];
+    double weight[HDO_CLASSES_MAX], total;
+} share;
+
+/* As the run itself has it: equal, or inverse to the noise of the classes. */
+static hdo_status shares(const hdo_ckfile *ck, const hdo_state_head *h, share *s, hdo_evaluation *out, hdo_error *e) {
+    hdo_config *c = malloc(sizeof *c);
+    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a configuration");
+    hdo_config_default(c);
+    hdo_status st = hdo_config_load_text(c, ck->path, ck->config, strlen(ck->config), e);
+    const hdo_mixer_ops *mixer = st == HDO_OK ? hdo__mixer_find(c->mixing.kind) : NULL;
+    bool equal = c->mixing.average.id == HDO_AVERAGE_EQUAL || mixer == NULL || mixer->match == NULL;
+    *s = (share){.n = st == HDO_OK ? c->n_classes : 0};
+    size_t at = (size_t)snprintf(out->which, sizeof out->which, equal ? "mean" : "weighted mean:");
+    for (int k = 0; k < s->n; k++) {
+        s->count[k] = c->population[k].count;
+        s->weight[k] = equal || !(h->noise[k] > 0.0) ? 1.0 : 1.0 / h->noise[k];
+        s->total += (double)s->count[k] * s->weight[k];
+        if (!equal && at < sizeof out->which)
+            at += (size_t)snprintf(out->which + at, sizeof out->which - at, "%s %s %.4g", k > 0 ? "," : "",
+                                   c->population[k].name, s->weight[k] / s->weight[0]);
+    }
+    free(c);
+    return st;
+}
+
+static double share_of(const share *s, int64_t node) {
+    for (int k = 0; k < s->n; k++) {
+        if (node < s->count[k]) return s->weight[k];
+        node -= s->count[k];
+    }
+    return 1.0;
+}
+
 /* One row of params (n, len), or the mean of all. */
-static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t node, const char *path, float *x,
-                            hdo_error *e) {
+static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t node, const share *s, const char *path,
+                            float *x, hdo_error *e) {
     int64_t n = t->dim[0], first = node >= 0 ? node : 0, last = node >= 0 ? node + 1 : n;
     if (node >= n)
         return hdo__fail(e, HDO_E_CONFIG, "there is no node %lld: '%s' holds %lld of them, from 0", (long long)node,
@@ -68,10 +104,12 @@ static hdo_status read_rows(int fd, const hdo_st_tensor *t, size_t len, int64_t 
         if (!hdo__read_at(fd, row, len * sizeof *row, t->off + (uint64_t)i * len * sizeof *row)) {
             st = hdo__fail(e, HDO_E_DATA, "reading '%s' failed", path);
         } else {
-            hdo__accumulate(len, row, sum);
+            double w = node >= 0 ? 1.0 : share_of(s, i);
+            for (size_t j = 0; j < len; j++) sum[j] += w * (double)row[j];
         }
     }
-    for (size_t j = 0; j < len && st == HDO_OK; j++) x[j] = (float)(sum[j] / (double)(last - first));
+    double total = node >= 0 ? 1.0 : s->total;
+    for (size_t j = 0; j < len && st == HDO_OK; j++) x[j] = (float)(sum[j] / total);
     free(row);
     free(sum);
     return st;
@@ -88,8 +126,11 @@ static hdo_status load_checkpoint(const hdo_objective *f, hdo_ckfile *ck, int64_
         st = hdo__fail(e, HDO_E_DATA, "'%s' holds models of %lld numbers, but this one has %zu", ck->path,
                        p != NULL && p->n_dim == 2 ? (long long)p->dim[1] : 0, len);
     }
+    share s = {0};
+    if (st == HDO_OK) st = shares(ck, &h, &s, out, e);
+    if (st == HDO_OK && node >= 0) snprintf(out->which, sizeof out->which, "%lld", (long long)node);
     if (st == HDO_OK) {
-        st = read_rows(ck->fd, p, len, node, ck->path, x, e);
+        st = read_rows(ck->fd, p, len, node, &s, ck->path, x, e);
         out->n = p->dim[0];
         out->step = h.step;
     }
@@ -284,15 +325,14 @@ hdo_status hdo_export_weights(const char *source, int64_t node, const char *path
     hdo_eval_options o = {.node = node};
     hdo_evaluation v;
     model m = {.x = NULL};
-    char step[32], which[32];
+    char step[32];
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
     hdo_status st = hdo_stored_config(source, c, e);
     if (st == HDO_OK) st = model_open(c, source, &o, &m, &v, e);
     if (st == HDO_OK) {
         snprintf(step, sizeof step, "%lld", (long long)v.step);
-        snprintf(which, sizeof which, "%lld", (long long)node);
         const char *const notes[] = {
-            "model", c->model.name, "data", c->data.name, "step", step, "node", node >= 0 ? which : "mean", NULL};
+            "model", c->model.name, "data", c->data.name, "step", step, "node", v.which, NULL};
         st = hdo__weights_save(m.problem.objective, m.x, notes, path, e);
     }
     model_close(&m);

@@ -25,12 +25,17 @@ typedef struct pairs_ctx {
     bool weighted;
 } pairs_ctx;
 
+double hdo__population_weight(const hdo_population *p, int k) {
+    bool equal = p->problem->config->mixing.average.id == HDO_AVERAGE_EQUAL || p->mixer.ops->match == NULL;
+    return equal ? 1.0 : 1.0 / p->classes[k].noise;
+}
+
 /* Weights 1/a of the classes: sum of x_i / a_i over nodes is what this conserves. */
 static void average_weighted(hdo_population *p, hdo_pair pair, float *mine, float *peer) {
     bool a_is_mine = hdo__population_has(p, pair.a);
     int local = a_is_mine ? pair.a : pair.b, other = a_is_mine ? pair.b : pair.a;
-    double wl = 1.0 / p->classes[hdo__population_class(p, local)].noise,
-           wo = 1.0 / p->classes[hdo__population_class(p, other)].noise;
+    double wl = hdo__population_weight(p, hdo__population_class(p, local)),
+           wo = hdo__population_weight(p, hdo__population_class(p, other));
     hdo__average_weighted(p->models.len, wl / (wl + wo), mine, wo / (wl + wo), peer);
 }
 

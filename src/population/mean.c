@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mean of all models, the distance of the models from it, and the weighted average of the means. Sums run node by
- * node in a fixed order, in double, tile by tile: they do not depend on the number of threads or ranks.
+ * The mean of all models, the distance of the models from it, and the weighted average of the means. Where pairs take
+ * weighted averages the mean has the same weights: that is what an exchange keeps. Sums run node by node in a fixed
+ * order, in double, tile by tile: they do not depend on the number of threads or ranks.
  */
 #include <math.h>
 #include <string.h>
@@ -28,6 +29,7 @@ void hdo__mean_clear(hdo_mean *m) {
 typedef struct tile_ctx {
     hdo_population *p;
     size_t first; /* tile of task 0 */
+    double weight[HDO_CLASSES_MAX], total;
 } tile_ctx;
 
 static size_t tile_end(const hdo_population *p, size_t j0) {
@@ -40,7 +42,8 @@ static void tile_add(const tile_ctx *c, size_t tile) {
     size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->p, j0);
     for (int i = 0; i < c->p->models.count; i++) {
         const float *x = c->p->models.X + (size_t)i * c->p->models.ld;
-        for (size_t j = j0; j < j1; j++) c->p->mean.mu[j] += (double)x[j];
+        double weight = c->weight[hdo__population_class(c->p, c->p->models.first + i)];
+        for (size_t j = j0; j < j1; j++) c->p->mean.mu[j] += weight * (double)x[j];
     }
 }
 
@@ -48,7 +51,7 @@ static void tile_add(const tile_ctx *c, size_t tile) {
 static void tile_mean(const tile_ctx *c, size_t tile) {
     size_t j0 = tile * COLUMN_TILE, j1 = tile_end(c->p, j0);
     for (size_t j = j0; j < j1; j++) {
-        c->p->mean.mu[j] /= (double)c->p->n;
+        c->p->mean.mu[j] /= c->total;
         c->p->mean.model[j] = (float)c->p->mean.mu[j];
     }
 }
@@ -98,6 +101,10 @@ hdo_status hdo__population_mean(hdo_population *p, double *gamma, hdo_error *e) 
     size_t total = p->problem->objective->d + p->problem->objective->n_buf;
     int tiles = (int)((total + COLUMN_TILE - 1) / COLUMN_TILE);
     tile_ctx c = {.p = p};
+    for (int k = 0; k < p->n_classes; k++) {
+        c.weight[k] = hdo__population_weight(p, k);
+        c.total += p->classes[k].count * c.weight[k];
+    }
     memset(p->mean.mu, 0, total * sizeof(double));
     memset(p->mean.tile_sum, 0, (size_t)tiles * sizeof(double));
     hdo_transport *t = p->transport;

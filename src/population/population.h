@@ -139,8 +139,10 @@ hdo_status hdo__exchange_begin(hdo_population *p, const hdo_plan *plan, int64_t 
 void hdo__exchange_ready(hdo_population *p, int node, const hdo_work *w);
 /* The pairs of the plan exchange their models and both take the average, or all take the mean. */
 hdo_status hdo__population_mix(hdo_population *p, const hdo_plan *plan, hdo_counts *counts, hdo_error *e);
+/* Weight of a node of class k when it averages with another, and in the mean model: 1, or as mixing.average says. */
+double hdo__population_weight(const hdo_population *p, int k);
 
-/* mean.c. The mean model into p->mean, and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters; gamma may be NULL. */
+/* mean.c. The (weighted) mean model into p->mean, and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters; gamma may be NULL. */
 HDO_LAB hdo_status hdo__population_mean(hdo_population *p, double *gamma, hdo_error *e);
 /* y_t, if it is kept; before step t = 1, 2, ... */
 hdo_status hdo__population_add_to_y(hdo_population *p, int64_t step, hdo_error *e);

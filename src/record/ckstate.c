@@ -76,6 +76,7 @@ void hdo__record_hash_inputs(hdo_record *r) {
 
 void hdo__state_head_of(const hdo_record *r, hdo_state_head *h) {
     *h = (hdo_state_head){.step = r->progress->step, .n = r->population->n, .d = (int64_t)r->problem->objective->d};
+    for (int k = 0; k < r->population->n_classes; k++) h->noise[k] = r->population->classes[k].noise;
     memcpy(h->run_id, r->run_id, sizeof h->run_id);
     if (r->problem->train != NULL) memcpy(h->train_sha256, r->problem->train->sha256, sizeof h->train_sha256);
     if (r->problem->val != NULL) memcpy(h->val_sha256, r->problem->val->sha256, sizeof h->val_sha256);
@@ -181,7 +182,9 @@ hdo_status hdo__state_read_head(const char *json, const char *path, hdo_state_he
         char *at = text_of(h, k, &cap);
         get_text(&r, o, texts[k], at, cap);
     }
-    const json_t *rows = json_object_get(o, "rows");
+    const json_t *rows = json_object_get(o, "rows"), *noise = json_object_get(o, "noise");
+    for (size_t k = 0; k < HDO_CLASSES_MAX && k < json_array_size(noise); k++)
+        h->noise[k] = get_number(&r, json_array_get(noise, k), "noise");
     for (int k = 0; k < HDO_MARKS; k++) {
         const json_t *m = json_array_get(rows, (size_t)k);
         h->mark[k].bytes = get_int(&r, m, "bytes");

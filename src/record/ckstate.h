@@ -16,6 +16,7 @@ extern const char *const hdo__mark_files[HDO_MARKS]; /* metrics.jsonl, trace.jso
 typedef struct hdo_state_head { /* what a state belongs to */
     char run_id[HDO_RUN_ID_LEN + 1];
     int64_t step, n, d;
+    double noise[HDO_CLASSES_MAX]; /* of the classes: their inverses are the weights of weighted averages */
     char train_sha256[65], val_sha256[65], inputs_sha256[65]; /* empty: none */
     hdo_linemark mark[HDO_MARKS];                             /* the rows before it */
 } hdo_state_head;

@@ -30,10 +30,11 @@ static void put_group(hdo_json *j, const hdo_group *g) {
 static void put_final(hdo_json *j, const hdo_record *r) {
     const hdo_row *row = &r->row;
     hdo__json_object(j, "final");
+    hdo__json_real(j, "val_loss_mu", row->mu_loss);
+    hdo__json_real(j, "val_acc_mu", row->mu_acc);
     put_group(j, &row->all);
-    HDO_JSON_REALS(j, {"val_loss_node0", row->node0_loss}, {"val_acc_node0", row->node0_acc},
-                   {"val_loss_mu", row->mu_loss}, {"val_acc_mu", row->mu_acc}, {"gamma", row->gamma}, {"mg", row->mg},
-                   {"train_loss", row->train_loss});
+    HDO_JSON_REALS(j, {"val_loss_node0", row->node0_loss}, {"val_acc_node0", row->node0_acc}, {"gamma", row->gamma},
+                   {"mg", row->mg}, {"train_loss", row->train_loss});
     hdo__json_object(j, "classes");
     for (int k = 0; k < r->population->n_classes; k++) {
         hdo__json_object(j, r->config->population[k].name);
@@ -41,6 +42,23 @@ static void put_final(hdo_json *j, const hdo_record *r) {
         hdo__json_end(j, '}');
     }
     hdo__json_end(j, '}');
+    hdo__json_end(j, '}');
+}
+
+/* The model a run offers: the mean that its averages keep. */
+static void put_offer(hdo_json *j, const hdo_record *r) {
+    const hdo_population *p = r->population;
+    bool equal = true;
+    for (int k = 1; k < p->n_classes; k++)
+        equal = equal && hdo__population_weight(p, k) == hdo__population_weight(p, 0);
+    hdo__json_object(j, "final_model");
+    hdo__json_text(j, "kind", equal ? "mean" : "weighted mean");
+    hdo__json_object(j, "weights"); /* of one node of each class; the first has 1 */
+    for (int k = 0; k < p->n_classes; k++)
+        hdo__json_real(j, r->config->population[k].name, hdo__population_weight(p, k) / hdo__population_weight(p, 0));
+    hdo__json_end(j, '}');
+    hdo__json_real(j, "val_loss", r->row.mu_loss);
+    hdo__json_real(j, "val_acc", r->row.mu_acc);
     hdo__json_end(j, '}');
 }
 
@@ -88,6 +106,7 @@ char *hdo__record_summary(const hdo_record *r) {
     put_classes(&j, r);
     HDO_JSON_INTS(&j, {"seed", r->config->seed}, {"steps", r->progress->step},
                   {"interactions", r->progress->counts.interactions});
+    put_offer(&j, r);
     put_final(&j, r);
     hdo__json_object(&j, "time");
     HDO_JSON_REALS(&j, {"wall_s", r->row.wall_s}, {"step_s", r->progress->step_s}, {"eval_s", r->progress->eval_s});

@@ -61,7 +61,7 @@ struct hdo_mixer {
 };
 
 extern const hdo_mixer_ops *const hdo__mixers[]; /* ends with NULL */
-const hdo_mixer_ops *hdo__mixer_find(const char *name);
+HDO_LAB const hdo_mixer_ops *hdo__mixer_find(const char *name);
 
 /* n_first: how many nodes the first class has (nodes 0 .. n_first-1): mixing.placement says where on the graph they
  * sit. */

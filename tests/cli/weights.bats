@@ -55,3 +55,18 @@ be32() { printf "\\x$(printf %02x $(($1 >> 24 & 255)))\\x$(printf %02x $(($1 >> 
     [ "$status" -eq 3 ]
     [[ "$output" == *"model.weights"* ]]
 }
+
+@test "the model a run offers is the mean that its averages keep: named, exported and printed first" {
+    "$HDO" run demo $small --set mixing.average=auto --set population.zo.lr=auto -o a > text
+    jq -e '.final_model | .kind == "weighted mean" and .weights.fo == 1 and .weights.zo < 0.9' a/summary.json
+    jq -e '.final_model.val_loss == .final.val_loss_mu' a/summary.json
+    [ "$(grep -n "mean model" text | cut -d: -f1)" -lt "$(grep -n "^  all" text | cut -d: -f1)" ]
+    "$HDO" weights convert a -o mean.safetensors
+    "$HDO" weights info mean.safetensors | grep -q "node: weighted mean: fo 1, zo 0"
+    "$HDO" run demo $small --init mean.safetensors -o b
+    end=$(jq -r '.final_model.val_loss' a/summary.json)
+    start=$(head -1 b/metrics.jsonl | jq -r '."val/loss_mean"')
+    awk -v a="$end" -v b="$start" 'BEGIN { d = a - b; exit !(d < 1e-9 && d > -1e-9) }'
+    "$HDO" run demo $small -o c
+    jq -e '.final_model | .kind == "mean" and .weights.zo == 1' c/summary.json
+}

@@ -21,7 +21,7 @@ extern "C" {
 enum { HDO_EVAL_MEAN = -1, HDO_EVAL_CLASSES_MAX = 128 };
 
 typedef struct hdo_eval_options {
-    int64_t node;      /* of a run or checkpoint; HDO_EVAL_MEAN: the mean of all nodes */
+    int64_t node;      /* of a run or checkpoint; HDO_EVAL_MEAN: the mean of all nodes, weighted as their averages */
     bool train;        /* on the training set */
     int64_t limit;     /* only the first that many samples; 0: all */
     int threads;       /* 0: all CPUs this process may use */
@@ -30,6 +30,7 @@ typedef struct hdo_eval_options {
 
 typedef struct hdo_evaluation {
     char kind[16];   /* "run", "checkpoint", "weights" */
+    char which[256]; /* of a run or checkpoint: "3", "mean" or "weighted mean: fo 1, zo 0.1" */
     int64_t step, n; /* of a run or checkpoint: steps done, nodes; -1 otherwise */
     int64_t d, samples;
     double loss, accuracy; /* accuracy NaN when the model has none */
