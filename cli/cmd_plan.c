@@ -30,6 +30,14 @@ static const cli_option options[] = {
     {"latency", 0, CLI_REAL, "S", "seconds of an exchange (default 0)", .target = AT(latency), .lo = 0, .hi = HUGE_VAL},
     {"time", 0, CLI_DURATION, "S", "time to spend (default: what the first-order nodes need for the configured steps)",
      .target = AT(time), .lo = 0, .hi = HUGE_VAL},
+    {"traffic", 0, CLI_REAL, "MB", "most that all nodes together may send (default: no limit)", .target = AT(traffic),
+     .lo = CLI_POSITIVE, .hi = HUGE_VAL},
+    {"energy", 0, CLI_REAL, "J", "most joules all nodes together may spend (default: no limit)", .target = AT(energy),
+     .lo = CLI_POSITIVE, .hi = HUGE_VAL},
+    {"fo-joules", 0, CLI_REAL, "J", "of one gradient of a first-order node (default: not counted)",
+     .target = AT(fo_joules), .lo = 0, .hi = HUGE_VAL},
+    {"zo-joules", 0, CLI_REAL, "J", "of one forward pass of a zeroth-order node (default: not counted)",
+     .target = AT(zo_joules), .lo = 0, .hi = HUGE_VAL},
     {"seeds", 0, CLI_INT32, "N", "seeds of the simulation (default 10, 0: no simulation)", .target = AT(sim_seeds),
      .lo = 0, .hi = 10000},
     {"sim-steps", 0, CLI_INT, "N", "length of the simulation (default 2000)", .target = AT(sim_steps), .lo = 1,
@@ -50,11 +58,12 @@ static void print_row(const char *name, const hdo_fleet_plan *p, const hdo_plan_
            isfinite(o->bound) ? num(o->noise / o->bound, b[2]) : "-");
 }
 
-static void print_choice(const char *name, const hdo_fleet_prediction *q, const hdo_fleet_choice *o) {
+static void print_choice(const char *name, const hdo_fleet_prediction *q, const hdo_fleet_choice *o, bool joules) {
     printf("  %-10s %6d %6d", name, o->n0, o->rv);
     if (o->ok) {
-        printf(" %10.3g %10.3g %9.3g %11.4g %11.5g %11.3g %+11.3g\n", o->eta1, o->eta0, o->round_s, o->T, o->loss,
-               o->noise, o->loss - q->without.loss);
+        printf(" %9.3g %9.3g %9.4g %9.4g %9.4g", o->eta1, o->eta0, o->T, o->seconds, o->bytes / 1e6);
+        if (joules) printf(" %9.4g", o->joules);
+        printf(" %10.5g %10.3g %+10.3g\n", o->loss, o->noise, o->loss - q->without.loss);
     } else {
         printf("  no stable rate was found\n");
     }
@@ -75,11 +84,15 @@ static void print_prediction(const hdo_fleet_plan *p, const hdo_fleet_prediction
                p->memory_ok ? "" : " (a zeroth-order node has not enough memory)");
     }
     if (q->scale < 1.0) printf("          (predicted for the first %.3g of the time)\n", q->scale);
-    printf("\n  %-10s %6s %6s %10s %10s %9s %11s %11s %11s %11s\n", "prediction", "zo", "rv", "lr fo", "lr zo",
-           "round s", "rounds", "loss", "noise", "change");
-    print_choice("without", q, &q->without);
-    for (int i = 0; i < q->n_rows; i++) print_choice(q->rows[i].n0 == b->n0 ? "best" : "", q, &q->rows[i]);
-    printf("  (each at its own best stable rate; noise: its part of the loss)\n\n");
+    bool joules = p->fleet.fo_joules > 0.0 || p->fleet.zo_joules > 0.0;
+    printf("\n  %-10s %6s %6s %9s %9s %9s %9s %9s", "prediction", "zo", "rv", "lr fo", "lr zo", "rounds", "seconds",
+           "MB sent");
+    if (joules) printf(" %9s", "joules");
+    printf(" %10s %10s %10s\n", "loss", "noise", "change");
+    print_choice("without", q, &q->without, joules);
+    for (int i = 0; i < q->n_rows; i++) print_choice(q->rows[i].n0 == b->n0 ? "best" : "", q, &q->rows[i], joules);
+    printf("  (each at its own best stable rate; noise: its part of the loss; a zeroth-order node needs %.3g MB)\n\n",
+           p->memory_needed / 1e6);
 }
 
 static void print_fleet(const hdo_config *c, const hdo_fleet_plan *p) {
@@ -87,9 +100,12 @@ static void print_fleet(const hdo_config *c, const hdo_fleet_plan *p) {
     const hdo_constants *k = &p->constants;
     printf("%sFleet%s     %d first-order nodes (%.3g gradients/s), up to %d zeroth-order (%s, %.3g forward passes/s, "
            "rv <= %d),\n"
-           "          %s mixing, %.4g s to spend\n",
+           "          %s mixing, %.4g s to spend",
            s.bold, s.off, p->fleet.fo, p->fleet.fo_speed, p->fleet.zo, p->estimator, p->fleet.zo_speed, p->fleet.rv_max,
            p->mixing, p->fleet.time);
+    if (p->fleet.traffic > 0.0) printf(", %.4g MB to send", p->fleet.traffic / 1e6);
+    if (p->fleet.energy > 0.0) printf(", %.4g J", p->fleet.energy);
+    printf("\n");
     printf("%sProblem%s   %s, d = %zu, L = %.4g, ell = %.4g (%s); bound on %s\n", s.bold, s.off, c->model.name, k->d,
            k->L.value, k->ell.value, hdo_known_name(p->quality), p->convex ? "f(y_T) - f*" : "mean |grad f(mu)|^2");
 }
@@ -136,6 +152,9 @@ static void print_sim(const hdo_plan_sim *m) {
            "          %.4g +- %.2g with (%.0f steps): %s.\n",
            s.bold, s.off, m->seeds, m->scale, m->without, m->without_se, m->steps_without, m->with, m->with_se,
            m->steps_with, m->agrees ? "agrees with the plan" : "DOES NOT AGREE with the plan");
+    if (m->tuned_without > 0.0 && m->tuned_with > 0.0)
+        printf("          (rates tuned by trials: %.3g and %.3g times the planned ones)\n", m->tuned_without,
+               m->tuned_with);
 }
 
 /* The plan by bounds with the prediction as its last member; worth_adding is the prediction's. */
@@ -198,6 +217,9 @@ static int run_plan(int argc, char **argv) {
         return cli_usage_error("plan", "the fleet is missing: --fo N --zo N, for example --fo 4 --zo 28");
     o.fleet.memory *= 1e6; /* MB */
     o.fleet.bandwidth *= 1e6;
+    o.fleet.traffic *= 1e6;
+    if (o.fleet.energy > 0.0 && !(o.fleet.fo_joules > 0.0 || o.fleet.zo_joules > 0.0))
+        return cli_usage_error("plan", "--energy needs to know what a pass costs: --fo-joules J --zo-joules J");
     return cli_with_config(o.common.word[0], &o.common, plan, &o);
 }
 

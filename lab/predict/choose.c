@@ -2,7 +2,7 @@
  *
  * Are the zeroth-order nodes worth adding, by prediction? Descents are made at a few paces up to the largest stable
  * one; for every pace, number of nodes, rv, and rates equal or inverse to the noise of the classes the loss of the mean
- * model at the end of the time is predicted. The least one of each side is then run.
+ * model when the time, the traffic or the energy is spent is predicted. The least one of each side is then run.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,24 +14,11 @@ enum { PACES = 16, WORSE = 2, STEPS_MAX = 20000, RVS = 4 };
 static const double WORK = 6e10;  /* most multiply-adds of one descent: some seconds */
 static const double CLEAR = 0.01; /* a gain below 1% of the noise is none */
 
-typedef struct table {
-    hdo_predictor *q;
-    const hdo_fleet *f;
-    hdo_config *c; /* two classes: fo, zo */
-    int fo, zo;
-    double seconds, exchange_s;
-    int64_t steps; /* of the longest descent */
-} table;
+typedef hdo_plan_table table;
 
-static double passes(const hdo_estimator_ops *ops, int rv) { /* as in the planner by bounds */
-    if (ops->family == HDO_EST_ONE_SIDED) return (strcmp(ops->name, "debiased") == 0 ? 3.0 : 1.0) * rv + 1.0;
-    return 2.0 * rv;
-}
-
-static double round_seconds(const table *t, int n0, int rv) {
+static hdo_price price(const table *t, int n0, int rv) {
     const hdo_estimator_ops *ops = hdo__estimator_of(t->c, t->c->population[t->zo].estimator);
-    double fo = 1.0 / t->f->fo_speed, zo = n0 > 0 ? passes(ops, rv) / t->f->zo_speed : 0.0;
-    return fmax(fo, zo) + (t->f->fo + n0 > 1 ? t->exchange_s : 0.0);
+    return hdo__fleet_price(t->f, ops, n0, rv, t->model_bytes);
 }
 
 /* Loss of the descent between its measured points: straight lines of loss over log(1 + step). */
@@ -68,9 +55,13 @@ static hdo_status try_one(const table *t, const hdo_path *p, int n0, int rv, boo
     t->c->population[t->fo].count = t->f->fo;
     t->c->population[t->zo].count = n0;
     t->c->population[t->zo].rv = rv;
-    hdo_fleet_choice o = {.n0 = n0, .rv = n0 > 0 ? rv : 0, .round_s = round_seconds(t, n0, rv)};
-    o.T = fmin((double)p->total, floor(t->seconds / o.round_s * (1.0 + 1e-9)));
+    hdo_price one = price(t, n0, rv);
+    hdo_fleet_choice o = {.n0 = n0, .rv = n0 > 0 ? rv : 0, .round_s = one.seconds};
+    o.T = fmin((double)p->total, floor(hdo__fleet_rounds(t->f, &one, t->share) * (1.0 + 1e-9)));
     if (o.T < 1.0) return HDO_OK;
+    o.seconds = o.T * one.seconds;
+    o.bytes = o.T * one.bytes;
+    o.joules = o.T * one.joules;
     hdo_status st = hdo__crowd_make(t->c, (int64_t)o.T,
                                     t->q->run->problem.train != NULL ? t->q->run->problem.train->count : 0, &w, e);
     if (st != HDO_OK) return st;
@@ -103,7 +94,7 @@ static hdo_status try_one(const table *t, const hdo_path *p, int n0, int rv, boo
 static int rv_list(const table *t, int *rv) {
     const hdo_estimator_ops *ops = hdo__estimator_of(t->c, t->c->population[t->zo].estimator);
     int most = t->f->rv_max > 0 ? t->f->rv_max : 1, n = 0;
-    double one = passes(ops, 1), slope = passes(ops, 2) - one,
+    double one = hdo__fleet_passes(ops, 1), slope = hdo__fleet_passes(ops, 2) - one,
            idle = (t->f->zo_speed / t->f->fo_speed - one + slope) / slope;
     rv[n++] = most;
     if (idle >= 1.0 && idle < most) rv[n++] = (int)idle;
@@ -135,55 +126,6 @@ static hdo_status at_pace(const table *t, double pace, hdo_fleet_prediction *out
     return st;
 }
 
-/* ---- both sides, run ---- */
-
-static hdo_status run_side(const table *t, const hdo_fleet_choice *o, int seeds, double *mean, double *se,
-                           hdo_error *e) {
-    hdo_config *r = hdo__alloc(sizeof *r);
-    double sum = 0.0, sum2 = 0.0;
-    hdo_status st = r == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for a run") : HDO_OK;
-    for (int s = 0; s < seeds && st == HDO_OK; s++) {
-        hdo_run *run = NULL;
-        hdo_stop why = HDO_RUNNING;
-        *r = *t->c;
-        r->population[t->fo].count = t->f->fo;
-        r->population[t->zo].count = o->n0;
-        r->population[t->fo].lr = (hdo_choice){HDO_NUMBER, o->eta1};
-        if (o->n0 > 0) r->population[t->zo].lr = (hdo_choice){HDO_NUMBER, o->eta0}, r->population[t->zo].rv = o->rv;
-        r->steps = (int64_t)o->T;
-        r->seed = t->c->seed + s;
-        r->eval = (hdo_eval_config){.mean_model = true};
-        st = hdo_run_create(&run, r, NULL, e);
-        while (st == HDO_OK && why == HDO_RUNNING) {
-            st = hdo_run_advance(run, 100, &why, e);
-            if (st == HDO_OK) st = hdo__study_tick(&t->q->hooks, "simulation", s, seeds, e);
-        }
-        double v = st == HDO_OK ? hdo_run_last_row(run)->mu_loss : 0.0;
-        sum += v;
-        sum2 += v * v;
-        hdo_run_destroy(run);
-    }
-    double n = (double)seeds, var = n > 1.0 ? (sum2 - sum * sum / n) / (n - 1.0) : 0.0;
-    *mean = sum / n;
-    *se = var > 0.0 ? sqrt(var / n) : 0.0;
-    hdo__free(r);
-    return st;
-}
-
-static hdo_status run_both(const table *t, hdo_fleet_prediction *out, hdo_error *e) {
-    hdo_plan_sim *s = &out->sim;
-    s->seeds = t->f->sim_seeds;
-    s->scale = out->scale;
-    s->steps_without = out->without.T;
-    s->steps_with = out->best.T;
-    hdo_status st = run_side(t, &out->without, s->seeds, &s->without, &s->without_se, e);
-    if (st == HDO_OK) st = run_side(t, &out->best, s->seeds, &s->with, &s->with_se, e);
-    double noise = 2.0 * sqrt(s->with_se * s->with_se + s->without_se * s->without_se), diff = s->without - s->with;
-    s->done = st == HDO_OK;
-    s->agrees = fabs(diff) <= noise || (diff > 0.0) == out->worth;
-    return st;
-}
-
 /* ---- the whole ---- */
 
 /* The two classes as the planner by bounds takes them: no momentum, constant rates, no warm-up. */
@@ -211,27 +153,27 @@ hdo_status hdo_plan_predict(const hdo_config *config, const hdo_fleet_plan *plan
     memset(out, 0, sizeof *out);
     hdo_config *c = hdo__alloc(sizeof *c);
     hdo_local *p = hdo__alloc(sizeof *p);
-    table t = {.f = &plan->fleet, .c = c, .seconds = plan->fleet.time};
+    table t = {.f = &plan->fleet, .c = c, .share = 1.0};
     double *x = NULL;
     hdo_status st = c == NULL || p == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for a plan") : HDO_OK;
     if (st == HDO_OK) st = prepare(config, c, &t, e);
     if (st == HDO_OK) st = hdo_predictor_create(&t.q, c, NULL, hooks, e);
     if (st != HDO_OK) goto out;
     size_t d = t.q->run->problem.objective->d;
-    double bytes = 4.0 * (double)(d + t.q->run->problem.objective->n_buf);
-    t.exchange_s = t.f->latency + (t.f->bandwidth > 0.0 ? bytes / t.f->bandwidth : 0.0);
+    t.model_bytes = 4.0 * (double)(d + t.q->run->problem.objective->n_buf);
     x = hdo__alloc(d * sizeof *x);
     if (x == NULL) st = hdo__fail(e, HDO_E_MEMORY, "out of memory for a point");
     for (size_t j = 0; j < d && st == HDO_OK; j++) x[j] = (double)t.q->run->population.models.X[j];
     if (st == HDO_OK) st = hdo__lens_look(&t.q->lens, x, p, e);
     if (st != HDO_OK) goto out;
+    hdo_price one = price(&t, 0, 1);
     double batch = t.q->run->problem.train != NULL ? 256.0 : 1.0,
-           T = floor(t.seconds / round_seconds(&t, 0, 1) * (1.0 + 1e-9));
+           T = floor(hdo__fleet_rounds(t.f, &one, 1.0) * (1.0 + 1e-9));
     double most =
         fmin(fmin(T, t.f->sim_steps > 0 && t.q->run->problem.train != NULL ? (double)t.f->sim_steps : STEPS_MAX),
              fmax(10.0, WORK / (6.0 * batch * (double)d)));
     out->scale = T > most ? most / T : 1.0;
-    t.seconds *= out->scale;
+    t.share = out->scale;
     t.steps = (int64_t)most;
     t.q->opt.batch = (int64_t)batch;
     for (int j = 0, worse = 0; j < PACES && worse < WORSE && st == HDO_OK; j++) { /* down, until both sides get worse */
@@ -245,7 +187,7 @@ hdo_status hdo_plan_predict(const hdo_config *config, const hdo_fleet_plan *plan
     }
     out->worth = plan->memory_ok && out->best.ok && out->without.ok &&
                  out->without.loss - out->best.loss > CLEAR * out->without.noise;
-    if (st == HDO_OK && t.f->sim_seeds > 0 && out->best.ok && out->without.ok) st = run_both(&t, out, e);
+    if (st == HDO_OK && t.f->sim_seeds > 0 && out->best.ok && out->without.ok) st = hdo__plan_confirm(&t, out, e);
 out:
     hdo_predictor_destroy(t.q);
     hdo__free(x);

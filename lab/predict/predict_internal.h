@@ -156,4 +156,17 @@ int hdo__predict_class(const hdo_predictor *q, const char *name); /* number of a
 double hdo__predict_part(const hdo_path *p, const hdo_crowd *w, int k, int measured, int64_t horizon, bool spread);
 double hdo__path_noise(const hdo_path *p, int64_t horizon); /* what the descent's own batches add */
 
+/* ---- choose.c, confirm.c: a fleet, by prediction and tried ---- */
+
+typedef struct hdo_plan_table {
+    hdo_predictor *q;
+    const hdo_fleet *f;
+    hdo_config *c; /* two classes: fo, zo */
+    int fo, zo;
+    double share, model_bytes; /* share of the budgets that is predicted */
+    int64_t steps;             /* of the longest descent */
+} hdo_plan_table;
+
+hdo_status hdo__plan_confirm(const hdo_plan_table *t, hdo_fleet_prediction *out, hdo_error *e);
+
 #endif

@@ -49,7 +49,8 @@ static void put_choice(hdo_json *j, const char *key, const hdo_fleet_choice *o) 
     HDO_JSON_INTS(j, {"zo", o->n0}, {"rv", o->rv});
     hdo__json_bool(j, "stable", o->ok);
     HDO_JSON_REALS(j, {"lr_fo", o->eta1}, {"lr_zo", o->eta0}, {"round_s", o->round_s}, {"rounds", o->T},
-                   {"val_loss_mu", o->loss}, {"val_loss_free", o->free_of}, {"noise_mu", o->noise});
+                   {"seconds", o->seconds}, {"bytes", o->bytes}, {"joules", o->joules}, {"val_loss_mu", o->loss},
+                   {"val_loss_free", o->free_of}, {"noise_mu", o->noise});
     hdo__json_end(j, '}');
 }
 

@@ -22,7 +22,10 @@ char *hdo_fleet_plan_json(const hdo_fleet_plan *p) {
     hdo__json_text(&j, "quality", hdo_known_name(p->quality));
     hdo__json_object(&j, "fleet");
     HDO_JSON_INTS(&j, {"fo", p->fleet.fo}, {"zo", p->fleet.zo}, {"rv_max", p->fleet.rv_max});
-    HDO_JSON_REALS(&j, {"fo_speed", p->fleet.fo_speed}, {"zo_speed", p->fleet.zo_speed}, {"time", p->fleet.time});
+    HDO_JSON_REALS(&j, {"fo_speed", p->fleet.fo_speed}, {"zo_speed", p->fleet.zo_speed}, {"time", p->fleet.time},
+                   {"traffic", p->fleet.traffic > 0.0 ? p->fleet.traffic : (double)NAN},
+                   {"energy", p->fleet.energy > 0.0 ? p->fleet.energy : (double)NAN},
+                   {"fo_joules", p->fleet.fo_joules}, {"zo_joules", p->fleet.zo_joules});
     hdo__json_end(&j, '}');
     put_option(&j, "without", &p->without);
     put_option(&j, "best", &p->best);
@@ -36,8 +39,9 @@ char *hdo_fleet_plan_json(const hdo_fleet_plan *p) {
     if (p->sim.done) {
         hdo__json_object(&j, "simulation");
         hdo__json_int(&j, "seeds", p->sim.seeds);
-        HDO_JSON_REALS(&j, {"scale", p->sim.scale}, {"without", p->sim.without}, {"without_se", p->sim.without_se},
-                       {"with", p->sim.with}, {"with_se", p->sim.with_se});
+        HDO_JSON_REALS(&j, {"scale", p->sim.scale}, {"tuned_without", p->sim.tuned_without},
+                       {"tuned_with", p->sim.tuned_with}, {"without", p->sim.without},
+                       {"without_se", p->sim.without_se}, {"with", p->sim.with}, {"with_se", p->sim.with_se});
         hdo__json_bool(&j, "agrees", p->sim.agrees);
         hdo__json_end(&j, '}');
     } else {

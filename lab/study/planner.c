@@ -21,19 +21,11 @@ typedef struct desk { /* what the search reads */
     int fo, zo;                   /* class numbers */
     double sigma[2], varsigma[2]; /* first order, zeroth order */
     bool convex, pairs;
-    double exchange_s;
+    double model_bytes;
 } desk;
 
-/* Forward passes of one estimate; a directional derivative or a complex pass costs about two, see docs/planner.md. */
-static double passes(const hdo_estimator *s, int rv) {
-    if (s->ops->family == HDO_EST_ONE_SIDED) return (strcmp(s->ops->name, "debiased") == 0 ? 3.0 : 1.0) * rv + 1.0;
-    if (s->ops->family == HDO_EST_GRADIENT) return 3.0;
-    return 2.0 * rv;
-}
-
-static double round_seconds(const desk *q, int n0, int rv) {
-    double fo = q->f->fo > 0 ? 1.0 / q->f->fo_speed : 0.0, zo = n0 > 0 ? passes(&q->est, rv) / q->f->zo_speed : 0.0;
-    return fmax(fo, zo) + (q->f->fo + n0 > 1 ? q->exchange_s : 0.0);
+static hdo_price price(const desk *q, int n0, int rv) {
+    return hdo__fleet_price(q->f, q->est.ops, n0, rv, q->model_bytes);
 }
 
 /* Bound of one choice at one step size; fills o. ratio: eta0 / eta1. */
@@ -77,12 +69,12 @@ static double evaluate(const desk *q, hdo_plan_option *o, double eta, double rat
     return value;
 }
 
-/* The best step for n0 nodes with rv directions in the given time. */
-static hdo_plan_option option(const desk *q, int n0, int rv, double seconds, bool unequal) {
+/* The best step for n0 nodes with rv directions in that share of the budgets. */
+static hdo_plan_option option(const desk *q, int n0, int rv, double share, bool unequal) {
     hdo_plan_option o = {.n0 = n0, .rv = n0 > 0 ? rv : 0, .bound = HUGE_VAL};
-    o.round_s = round_seconds(q, n0, rv);
-    o.T = floor(seconds / o.round_s);
-    if (q->pairs) o.T = floor(seconds / o.round_s * (q->f->fo + n0) / 2.0);
+    hdo_price one = price(q, n0, rv);
+    o.round_s = one.seconds;
+    o.T = floor(hdo__fleet_rounds(q->f, &one, share) * (q->pairs ? (q->f->fo + n0) / 2.0 : 1.0));
     if (o.T < 1.0) return o;
     double ratio = 1.0;
     if (unequal && n0 > 0 && q->f->fo > 0) {
@@ -101,27 +93,26 @@ static hdo_plan_option option(const desk *q, int n0, int rv, double seconds, boo
 }
 
 /* Powers of two, the most allowed, and the most that a zeroth-order node manages while a gradient is computed. */
-static hdo_plan_option best_rv(const desk *q, int n0, double seconds, bool unequal) {
+static hdo_plan_option best_rv(const desk *q, int n0, double share, bool unequal) {
     hdo_plan_option best = {.n0 = n0, .bound = HUGE_VAL};
-    double one = passes(&q->est, 1), slope = passes(&q->est, 2) - one;
+    double one = hdo__fleet_passes(q->est.ops, 1), slope = hdo__fleet_passes(q->est.ops, 2) - one;
     double idle = (q->f->zo_speed / q->f->fo_speed - (one - slope)) / slope;
     int most = q->f->rv_max, spare = idle >= 1.0 ? (int)fmin(idle, (double)most) : 1;
     for (int rv = 1, last = 0; !last; rv *= 2) {
         if (rv >= most) rv = most, last = 1;
-        hdo_plan_option o = option(q, n0, rv, seconds, unequal);
+        hdo_plan_option o = option(q, n0, rv, share, unequal);
         if (o.bound < best.bound || best.rv == 0) best = o;
     }
-    hdo_plan_option o = option(q, n0, spare, seconds, unequal);
+    hdo_plan_option o = option(q, n0, spare, share, unequal);
     return o.bound < best.bound ? o : best;
 }
 
 static void search(const desk *q, hdo_fleet_plan *p) {
-    double seconds = p->fleet.time;
-    p->without = option(q, 0, 1, seconds, false);
+    p->without = option(q, 0, 1, 1.0, false);
     p->best = p->equal = (hdo_plan_option){.bound = HUGE_VAL};
     for (int n0 = 1, last = 0; !last && p->memory_ok; n0 *= 2) {
         if (n0 >= q->f->zo) n0 = q->f->zo, last = 1;
-        hdo_plan_option e = best_rv(q, n0, seconds, false), u = best_rv(q, n0, seconds, true);
+        hdo_plan_option e = best_rv(q, n0, 1.0, false), u = best_rv(q, n0, 1.0, true);
         if (e.bound < p->equal.bound || p->equal.rv == 0) p->equal = e;
         hdo_plan_option b = q->convex && u.bound < e.bound ? u : e;
         if (p->n_rows == HDO_PLAN_ROWS) { /* keep the larger populations */
@@ -198,9 +189,8 @@ static hdo_status simulate(const desk *q, const hdo_config *c, hdo_fleet_plan *p
         return HDO_OK;
     s->seeds = p->fleet.sim_seeds;
     s->scale = most > cap ? cap / most : 1.0;
-    double seconds = p->fleet.time * s->scale;
-    hdo_plan_option a = option(q, 0, 1, seconds, false),
-                    b = option(q, p->best.n0, p->best.rv, seconds, p->best.eta0 != p->best.eta1);
+    hdo_plan_option a = option(q, 0, 1, s->scale, false),
+                    b = option(q, p->best.n0, p->best.rv, s->scale, p->best.eta0 != p->best.eta1);
     if (!isfinite(a.bound) || !isfinite(b.bound)) return HDO_OK;
     s->steps_without = a.T;
     s->steps_with = b.T;
@@ -331,11 +321,11 @@ hdo_status hdo_plan_fleet(const hdo_config *config, const hdo_fleet *fleet, cons
     if (p->fleet.rv_max > RV_MAX) p->fleet.rv_max = RV_MAX;
     if (p->fleet.sim_steps <= 0) p->fleet.sim_steps = 2000;
     double bytes = 4.0 * (double)(s->k.d + s->run->problem.objective->n_buf);
-    q.exchange_s = p->fleet.latency + (p->fleet.bandwidth > 0.0 ? bytes / p->fleet.bandwidth : 0.0);
+    q.model_bytes = bytes;
     p->memory_needed = 3.0 * bytes;
     p->memory_ok = !(p->fleet.memory > 0.0) || p->fleet.memory >= p->memory_needed;
     if (!(p->fleet.time > 0.0))
-        p->fleet.time = (double)c->steps * round_seconds(&q, 0, 1) / (q.pairs ? p->fleet.fo / 2.0 : 1.0);
+        p->fleet.time = (double)c->steps * price(&q, 0, 1).seconds / (q.pairs ? p->fleet.fo / 2.0 : 1.0);
     p->a1 = q.sigma[0] * q.sigma[0];
     search(&q, p);
     p->threshold = 2.0 + (double)p->best.n0 / (double)p->fleet.fo;

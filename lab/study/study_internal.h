@@ -6,7 +6,7 @@
  *   oracle.c         exact gradients of f and f^i     warnings.c   which assumption fails
  *   lanczos.c        extreme eigenvalues              compare.c    runs against bounds
  *   softmax_const.c  softmax regression, certified    scaling.c    laws in n and d n0
- *   measure.c        everything else, estimated       planner.c    fleets
+ *   measure.c        everything else, estimated       planner.c    fleets; price.c: what a round costs
  */
 #ifndef HDO_STUDY_STUDY_INTERNAL_H
 #define HDO_STUDY_STUDY_INTERNAL_H
@@ -81,6 +81,14 @@ hdo_status hdo__linear_constants(hdo_study *s, hdo_error *e); /* L, L_F, L2, ell
 /* ---- assess.c, warnings.c ---- */
 
 hdo_theory_est hdo__class_kind(const hdo_estimator *s, bool *covered);
+/* price.c: what one round of a fleet costs. Rounds that fit into a share of its time, traffic and energy, not rounded. */
+typedef struct hdo_price {
+    double seconds, bytes, joules; /* bytes and joules: of all nodes together */
+} hdo_price;
+double hdo__fleet_passes(const hdo_estimator_ops *ops, int rv);
+hdo_price hdo__fleet_price(const hdo_fleet *f, const hdo_estimator_ops *ops, int n0, int rv, double model_bytes);
+double hdo__fleet_rounds(const hdo_fleet *f, const hdo_price *p, double share);
+
 hdo_est_const hdo__class_est(const hdo_estimator *s, const hdo_constants *k, double eta, double *nu);
 /* Bounds of a population whose classes may step differently: docs/theory.md 3.10. Fills sc or nc of a problem. */
 typedef struct hdo_pop_spec {

@@ -46,3 +46,20 @@ sha() { jq -r .params_sha256 "$1/summary.json"; }
     [ "$status" -ne 0 ]
     [[ "$output" == *"auto"* ]]
 }
+
+@test "plan: seconds, bytes and joules are axes, and both sides are tried at tuned rates" {
+    fleet="--fo 4 --zo 8 --rv 4 --fo-joules 10 --zo-joules 0.5 --set steps=400"
+    "$HDO" plan theory-fleet $fleet --seeds 2 --sim-steps 200 -q --json > p.json
+    # 12 nodes of d = 50 numbers send 12 * 200 bytes a round; forward mode takes 2 rv passes
+    jq -e '.prediction.by_zo[-1] | .bytes == .rounds * 12 * 200' p.json
+    jq -e '.prediction.by_zo[-1] | (.joules - .rounds * (4 * 10 + 8 * 2 * .rv * 0.5) | fabs) < 1e-6' p.json
+    jq -e '.prediction.by_zo[-1] | (.seconds - .rounds * .round_s | fabs) < 1e-6' p.json
+    jq -e '.simulation.tuned_without > 0 and .simulation.tuned_with > 0' p.json
+    "$HDO" plan theory-fleet $fleet --traffic 0.1 --seeds 0 -q --json > t.json
+    jq -e '.prediction.by_zo[-1].rounds == 41 and .prediction.without.rounds == 125' t.json
+    "$HDO" plan theory-fleet $fleet --energy 4000 --seeds 0 -q --json > e.json
+    jq -e '.prediction.without.rounds == 100 and .prediction.by_zo[-1].joules <= 4000' e.json
+    run "$HDO" plan theory-fleet --fo 4 --zo 8 --energy 10 -q
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"--fo-joules"* ]]
+}

@@ -255,6 +255,10 @@ typedef struct hdo_fleet {
     double bandwidth;  /* bytes a second of a link; 0: infinite */
     double latency;    /* seconds of an exchange */
     double time;       /* seconds to spend; 0: what the first-order nodes need for config.steps rounds */
+    double fo_joules;  /* of one gradient; 0: not counted */
+    double zo_joules;  /* of one forward pass; 0: not counted */
+    double traffic;    /* bytes all nodes together may send; 0: no limit */
+    double energy;     /* joules all nodes together may spend; 0: no limit */
     int sim_seeds;     /* seeds of the confirming simulation; 0: none */
     int64_t sim_steps; /* most steps of one simulated run; 0: 2000 */
 } hdo_fleet;
@@ -277,6 +281,7 @@ typedef struct hdo_plan_sim {
     double scale;                              /* fraction of the planned time that was simulated */
     double without, without_se, with, with_se; /* excess loss f(mu_T) - f*, or validation loss of mu_T */
     double steps_without, steps_with;
+    double tuned_without, tuned_with; /* factor on the planned rates that was best in trials of their own; 0: not tried */
     bool agrees; /* same sign as the answer, or no significant difference */
 } hdo_plan_sim;
 
