@@ -79,6 +79,8 @@ static void print_class(const hdo_check_class *c, const cli_style *s) {
         if (isfinite(c->rv_data)) printf("; as quiet as the batch at %.0f", c->rv_data);
         printf("\n");
     }
+    if (isfinite(c->noise_ratio))
+        printf("  noise where learnt   %.3g times that of a first-order node\n", c->noise_ratio);
     printf("  one estimate         ");
     print_time(c->time_s);
     printf(", %.2f MB; %lld forward, %lld backward, %lld jvp; all nodes of the class ", (double)c->memory_bytes / 1e6,

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "hdo/lab/predict.h"
 #include "hdo/lab/report.h"
 
 typedef struct check_options {
@@ -54,6 +55,7 @@ static int check(void *ctx, hdo_config *c) {
     hdo_status st = r != NULL ? HDO_OK : HDO_E_MEMORY;
     cli_note("checking derivatives, steps and %d classes", c->n_classes);
     if (st == HDO_OK) st = hdo_check(c, &o->how, r, &e);
+    if (st == HDO_OK) st = hdo_check_horizon(c, r, &e);
     if (st == HDO_OK && o->how.try_steps > 0) {
         cli_note("trying the population for %d steps, %.0f s at most", o->how.try_steps, o->how.try_s);
         st = hdo_check_try(c, &o->how, r, &e);
@@ -76,7 +78,7 @@ const cli_command cmd_check = {
     .usage = "CONFIG|PRESET [OPTIONS]",
     .about = "Looks at a configuration at its starting point, on its own model and data: do gradient, forward mode and "
              "differences agree; which step nu the losses allow; what each class's estimator does against theory "
-             "(cosine, bias, variance); which lr and rv fit; memory and time. Then it tries the population for a few "
+             "(cosine, bias, variance); which lr and rv fit, by the directions the run will learn; memory and time. Then it tries the population for a few "
              "steps. For runs that do not learn, and before runs that take long.",
     .options = options,
     .common = CLI_CONFIG | CLI_PIECEWISE | CLI_THREADS | CLI_JSON | CLI_TALK,

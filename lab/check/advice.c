@@ -126,12 +126,6 @@ static void about_rv(hdo_check_result *r, int k) {
             "still reduce noise as 1/rv.",
             c->name, (long long)c->rv, c->rv_useful);
     }
-    if (c->data_noise > 0.0 && c->variance > 10.0 * c->data_noise && c->rv_data < 1e6) {
-        hdo__check_note(
-            r, HDO_CHECK_INFO, k,
-            "Class '%s': the directions make %.0f times the noise of the batch; both are equal at rv = %.0f.", c->name,
-            c->variance * (1.0 + c->data_noise) / c->data_noise, c->rv_data);
-    }
 }
 
 static void about_batch(hdo_check_result *r, int k) {

@@ -43,7 +43,8 @@ static void put_class(hdo_json *j, const hdo_check_class *c) {
                    {"variance_se", c->variance_se}, {"variance_theory", c->variance_theory}, {"bias", c->bias},
                    {"bias_se", c->bias_se}, {"bias_bound", c->bias_bound}, {"slope_error", c->slope_error},
                    {"data_noise", c->data_noise}, {"lr_best", c->lr_best}, {"lr_max", c->lr_max},
-                   {"rv_useful", c->rv_useful}, {"rv_data", c->rv_data}, {"time_s", c->time_s});
+                   {"rv_useful", c->rv_useful}, {"rv_data", c->rv_data}, {"noise_ratio", c->noise_ratio},
+                   {"rv_even", c->rv_even}, {"time_s", c->time_s});
     HDO_JSON_INTS(j, {"samples", c->samples}, {"least_shard", c->least_shard},
                   {"memory_bytes", (int64_t)c->memory_bytes}, {"forward", c->forward}, {"backward", c->backward},
                   {"jvp", c->jvp});
@@ -73,7 +74,8 @@ char *hdo_check_json(const hdo_check_result *r) {
     put_sweep(&j, &r->sweep);
     hdo__json_object(&j, "curvature");
     HDO_JSON_REALS(&j, {"L", r->curvature.L}, {"trace", r->curvature.trace}, {"trace_se", r->curvature.trace_se},
-                   {"dimension", r->curvature.dimension});
+                   {"dimension", r->curvature.dimension}, {"horizon", r->curvature.horizon},
+                   {"effective_dim", r->curvature.effective_dim});
     hdo__json_end(&j, '}');
     hdo__json_array(&j, "classes");
     for (int k = 0; k < r->n_classes; k++) put_class(&j, &r->cls[k]);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 — the whole of a check: slopes, then every class, then advice. */
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -31,6 +32,8 @@ hdo_status hdo_check(const hdo_config *c, const hdo_check_options *options, hdo_
         st = hdo__check_slopes(&lab, out, e);
     }
     for (int k = 0; k < c->n_classes && st == HDO_OK; k++) st = hdo__check_class(&lab, k, out, &out->cls[k], e);
+    out->curvature.effective_dim = out->curvature.horizon = (double)NAN; /* hdo_check_horizon knows */
+    for (int k = 0; k < out->n_classes; k++) out->cls[k].noise_ratio = out->cls[k].rv_even = (double)NAN;
     if (st == HDO_OK) hdo__check_advise(c, out);
     out->time_s = hdo__now_s() - start;
     hdo__lab_close(&lab);

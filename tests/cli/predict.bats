@@ -63,3 +63,15 @@ sha() { jq -r .params_sha256 "$1/summary.json"; }
     [ "$status" -eq 2 ]
     [[ "$output" == *"--fo-joules"* ]]
 }
+
+@test "check: recommendations by the directions that a run will learn" {
+    # a quadratic of 60 equal curvatures: every direction is learnt alike, 60 (1 - (1 - lr)^(2 T))
+    q="$quad --set model.convexity=1 --set population.fo.lr=0.01 --set population.zo.lr=0.01 --set population.zo.rv=2"
+    "$HDO" check demo $q --set steps=50 --population 4fo+4zo --try 0 --time 0.1 --json -q > c.json
+    jq -e '.curvature.effective_dim > 37.9 and .curvature.effective_dim < 38.2' c.json # 60 (1 - 0.99^100) = 38.04
+    jq -e '.classes[1] | .noise_ratio > 3 and .rv_even > .rv' c.json
+    jq -e '[.notes[].text | select(contains("effective dimension"))] | length == 1' c.json
+    even=$(jq '.classes[1].rv_even | ceil' c.json)
+    "$HDO" check demo $q --set steps=50 --set population.zo.rv=$even --population 4fo+4zo --try 0 --time 0.1 --json -q > d.json
+    jq -e '.classes[1].noise_ratio > 2.7 and .classes[1].noise_ratio <= 3.02' d.json # the break-even 2 + 4/4
+}

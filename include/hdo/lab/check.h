@@ -60,6 +60,7 @@ typedef struct hdo_check_curvature {
     double trace; /* of the Hessian, from second differences along random directions */
     double trace_se;
     double dimension; /* trace / L: how many directions count */
+    double horizon, effective_dim; /* steps of the run, and how many directions it will learn: hdo_check_horizon; NaN */
 } hdo_check_curvature;
 
 /* One class of nodes. Relative to |g|^2 or |g| of the batch gradient g; NaN where the objective has no gradient. */
@@ -77,7 +78,9 @@ typedef struct hdo_check_class {
     double data_noise;                /* E|g_batch - g|^2 / |g|^2 over batches */
     double lr_best, lr_max;           /* of a lone node: largest expected decrease, none above */
     double rv_useful;                 /* more directions do not allow a larger step */
-    double rv_data;                   /* estimator noise = data noise */
+    double rv_data;                   /* estimator noise = data noise, by their traces */
+    double noise_ratio; /* beside a first-order node, where the run will have learnt: hdo_check_horizon; NaN before */
+    double rv_even;     /* at equal rates the class lowers the noise of the mean model from here on; likewise */
     int64_t least_shard;              /* samples of the node of the class that holds fewest; 0: no data */
     double time_s;                    /* one estimate */
     size_t memory_bytes;              /* scratch of one estimate, model and momentum of one node */

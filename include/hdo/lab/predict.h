@@ -9,6 +9,7 @@
 
 #include "hdo/experimental/config.h"
 #include "hdo/experimental/run.h"
+#include "hdo/lab/check.h"
 #include "hdo/lab/study.h"
 
 #ifdef __cplusplus
@@ -85,6 +86,12 @@ HDO_API void hdo_predictor_destroy(hdo_predictor *p); /* NULL is fine */
 /* c: the same problem with a population of its own. */
 HDO_API hdo_status hdo_predict(hdo_predictor *p, const hdo_config *c, hdo_prediction *out, hdo_error *e);
 HDO_API char *hdo_predictions_json(const hdo_prediction *p, int n); /* free() it; NULL: out of memory */
+
+/* ---- for a check ---- */
+
+/* Adds to a check what the directions say that the run will learn: effective dimension, noise of the zeroth-order
+ * classes there, and notes. Models without gradients: nothing is added. */
+HDO_API hdo_status hdo_check_horizon(const hdo_config *c, hdo_check_result *r, hdo_error *e);
 
 /* ---- rates and weights of `auto` ---- */
 
