@@ -1,108 +1,180 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rates and weights while a run goes on. The mean model depends on v_k = w_k e_k / W alone; at a given pace its noise
- * is least for v_k inverse to a_k = tr(C_k phi_T(H)). Rates make it as far as half of each class's stable rate allows,
- * weights the rest. Everything follows from the mean model and the configuration by sums of fixed order: every rank
- * finds the same numbers, and a checkpoint needs no more than rates and weights.
+ * Rates, weights and partners while a run goes on. The problem is looked at where the mean model is; rates.c has the
+ * choice. Three things keep a class from going too fast:
+ *
+ *   what the curvature allows     half of 2 / l_max for the mean model, half of the class's own limit (crowd.c)
+ *   what is to come               l_max is asked for again at the end of some steps of descent at the chosen pace
+ *   what the run shows            noise that makes noise: with gain q the nodes' |G|^2 are 1 / (1 - q) times what the mean
+ *                                 model says, and q grows like the square of the rate
+ *
+ * Everything follows from the mean model, the nodes' |G|^2 and the configuration by sums of fixed order: every rank finds
+ * the same numbers, and a checkpoint holds what is carried from one look to the next.
  */
 #include <math.h>
+#include <string.h>
 
 #include "lab/predict/predict_internal.h"
 
-static const double SAFE_KINKS = 0.4; /* the limit of zeroth-order classes is 2 to 3 times too large with kinks */
-static const double SAFE = 0.5;       /* of the largest stable rate of a class */
-static const double START = 0.5;      /* pace times l_max, if no class says how fast */
-static const double MOST = 2.0;       /* times the pace: a few nodes do not run for all */
-enum { SAMPLES_AUTO = 256, PRODUCTS_AUTO = 10 };
+static const double SAFE_MEAN = 0.5;            /* of 2 / l_max: the pace of the mean model */
+static const double SAFE_NODE[2] = {0.8, 0.5};  /* of the largest stable rate of a node: first order, zeroth order */
+static const double SEEN = 0.3;                 /* a smaller gain is not seen beside the scatter */
+enum { SAMPLES_AUTO = 256, SAMPLES_LARGE = 128, PRODUCTS_AUTO = 8, AHEAD = 8, PRODUCTS_AHEAD = 5, LARGE = 20000 };
 
-/* The rate of the first class that has a number; otherwise what the curvature allows, and later what was chosen. */
-static double wanted_pace(const hdo_run *r, const hdo_crowd *w, double l_max) {
-    for (int k = 0; k < r->population.n_classes; k++) {
-        if (!r->population.classes[k].chosen && w->cls[k].count > 0)
-            return r->population.classes[k].schedule.lr * w->cls[k].gain;
-    }
-    double sum = 0.0, W = 0.0;
-    for (int k = 0; k < r->population.n_classes; k++) {
-        double n = w->cls[k].count / r->population.classes[k].noise;
-        sum += n * r->population.classes[k].schedule.lr * w->cls[k].gain;
-        W += n;
-    }
-    return r->progress.step == 0 ? START / l_max : fmin(sum / W, START / l_max); /* kept, unless curvature grew */
+static double unit(const void *ctx, double l) {
+    (void)ctx;
+    (void)l;
+    return 1.0;
 }
 
-/* Rates of the chosen classes, sum n_k e_k = n pace, as near to inverse noise as limits allow. */
-static void set_rates(hdo_run *r, const hdo_crowd *w, const double *a, const double *limit, double pace) {
-    bool held[HDO_CLASSES_MAX] = {false};
-    for (int round = 0; round < w->n_classes; round++) {
-        double left = w->n * pace, sum = 0.0;
-        for (int k = 0; k < w->n_classes; k++) {
-            bool fixed = held[k] || !r->population.classes[k].chosen;
-            if (fixed) left -= w->cls[k].count * r->population.classes[k].schedule.lr * w->cls[k].gain;
-            if (!fixed) sum += w->cls[k].count / a[k];
-        }
-        for (int k = 0; k < w->n_classes; k++) {
-            if (held[k] || !r->population.classes[k].chosen || w->cls[k].count == 0) continue;
-            double e = fmax(0.0, left) / sum / a[k] / w->cls[k].gain;
-            double most = fmin(SAFE * limit[k], MOST * pace / w->cls[k].gain);
-            held[k] = e > most;
-            r->population.classes[k].schedule.lr = fmin(e, most);
-        }
-    }
+/* E|G|^2 of a node at the mean model. */
+static double expected(const hdo_crowd_class *c, int k, const hdo_local *p) {
+    double gb2 = p->g2 + p->c2 / c->batch;
+    if (!c->zeroth) return gb2;
+    double around = c->blocks ? hdo__local_block(p, k, unit, NULL) : gb2 * (double)p->live;
+    return gb2 + (around + gb2) / c->rv;
 }
 
-/* A class with a number says how fast: the others go as fast as it does, if they can, and weights do the rest. */
-static void follow(hdo_run *r, const hdo_crowd *w, const double *limit, double pace) {
+/* Rate of class k at which one unit of noise makes one unit of noise, or descent overshoots. */
+static double limit_of(const hdo_run *r, const hdo_crowd *w, int k, hdo_local *p) {
+    const hdo_crowd_class *c = &w->cls[k];
+    const hdo_class *q = &r->population.classes[k];
+    double limit = hdo__crowd_limit(w, k, k, p);
+    if (c->zeroth && r->problem.objective->kink != NULL) { /* every step crosses kinks: all of |g_b|^2 grows with it */
+        double gb2 = p->g2 + p->c2 / c->batch;
+        limit = fmin(limit, 2.0 / (p->l_max + gb2 / p->g2 * (p->trace + p->bulk) / c->rv) / c->gain);
+    }
+    double rate = r->population.lr[k], seen = q->g2 > 0.0 && rate > 0.0 ? q->g2 / expected(c, k, p) : 0.0;
+    double gain = seen > 1.0 ? 1.0 - 1.0 / seen : 0.0;
+    if (gain > SEEN) limit = fmin(limit, rate / sqrt(gain)); /* the run knows better: the gain grows like rate^2 */
+    return limit;
+}
+
+/* l_max after some steps of descent at that pace. */
+static hdo_status ahead(hdo_lens *l, double *x, double pace, int64_t steps, double *l_max, hdo_error *e) {
+    size_t d = l->run->problem.objective->d;
+    double *y = hdo__alloc(2 * d * sizeof *y), *g = y + d;
+    hdo_quadrature *q = hdo__alloc(sizeof *q);
+    hdo_status st = y == NULL || q == NULL ? hdo__fail(e, HDO_E_MEMORY, "out of memory for `auto`") : HDO_OK;
+    *l_max = 0.0;
+    if (st == HDO_OK) memcpy(y, x, d * sizeof *y);
+    for (int64_t t = 0; t < steps && t < AHEAD && st == HDO_OK; t++) {
+        st = hdo__lens_grad(l, l->idx, l->n, y, g, NULL, e);
+        for (size_t j = 0; j < d && st == HDO_OK; j++) y[j] -= pace * g[j];
+    }
+    if (st == HDO_OK) st = hdo__lens_top(l, y, PRODUCTS_AHEAD, q, e);
+    if (st == HDO_OK && q->n > 0) *l_max = q->node[q->n - 1];
+    if (st == HDO_E_FAILED) { /* not finite: far too fast */
+        *l_max = HUGE_VAL;
+        st = HDO_OK;
+    }
+    hdo__free(y);
+    hdo__free(q);
+    return st;
+}
+
+/* Steps of full rate from `from` on, before `to`. */
+static double full_steps(const hdo_run *r, int64_t from, int64_t to) {
+    hdo_schedule s = r->population.classes[0].schedule;
+    double sum = 0.0;
+    s.lr = 1.0;
+    for (int64_t t = from; t < to; t++) sum += s.n_points > 0 ? 1.0 : hdo__schedule_lr(&s, t);
+    return fmax(1e-3, sum);
+}
+
+static void set_partners(hdo_run *r, const hdo_crowd *w, const hdo_local *p, const hdo_rates *best) {
+    hdo_meeting m = {.n_classes = w->n_classes};
+    double pace = hdo__rates_pace(w, best), gain, slope;
+    hdo_horizon all = {0};
+    slope = sqrt(fmax(0.0, hdo__local_grad(p, hdo__itself, &all)));
     for (int k = 0; k < w->n_classes; k++) {
-        if (r->population.classes[k].chosen)
-            r->population.classes[k].schedule.lr = fmin(pace / w->cls[k].gain, SAFE * limit[k]);
+        const hdo_crowd_class *c = &w->cls[k];
+        double e = best->rate[k];
+        m.count[k] = c->count;
+        m.weight[k] = best->weight[k];
+        m.speed[k] = best->weight[k] * e;
+        m.noise[k] = c->count > 0 ? e * e * hdo__crowd_noise(c, k, p, hdo__itself, &all) : 0.0;
+        if (c->zeroth) m.noise[k] += e * e * p->bulk * (p->g2 + p->c2 / c->batch) / c->rv;
+        m.drift[k] = (pace - e) * slope;
     }
+    r->population.mixer.own = hdo__meet_share(&m, &gain);
+    hdo__log(&r->log, HDO_LOG_INFO, "auto: %.3g of the meetings inside the classes: spread %.3g times (step %lld)",
+             r->population.mixer.own, gain, (long long)r->progress.step);
 }
 
-static void set_weights(hdo_run *r, const hdo_crowd *w, const double *a) {
-    double first = 0.0;
-    for (int k = 0; k < w->n_classes; k++) { /* w_k e_k is inverse to a_k */
-        double e = r->population.classes[k].schedule.lr * w->cls[k].gain;
-        if (w->cls[k].count == 0 || !(e > 0.0)) continue;
-        if (first == 0.0) first = a[k] * e; /* the first class has weight 1 */
-        r->population.classes[k].noise = a[k] * e / first;
+static void put(hdo_run *r, const hdo_auto *a, const hdo_local *p, const hdo_rates *best) {
+    for (int k = 0; k < a->crowd->n_classes; k++) {
+        hdo_class *c = &r->population.classes[k];
+        const hdo_crowd_class *q = &a->crowd->cls[k];
+        if (q->count == 0) continue;
+        if (c->chosen) c->schedule.lr = best->rate[k] / q->gain;
+        if (a->weights) c->noise = 1.0 / best->weight[k];
+        c->g2_expected = expected(q, k, p);
+        hdo__log(&r->log, HDO_LOG_INFO,
+                 "auto: '%s' has lr %.4g (at most %.4g), weight %.4g, noise %.4g, |G|^2 %.3g of what the mean "
+                 "model says (step %lld)",
+                 q->name, c->schedule.lr, a->limit[k] / q->gain, best->weight[k], a->noise[k] / a->noise[0],
+                 c->g2 > 0.0 ? c->g2 / c->g2_expected : 1.0, (long long)r->progress.step);
     }
+    if (r->config.mixing.partners.id == HDO_PARTNERS_AUTO) set_partners(r, a->crowd, p, best);
 }
 
-static hdo_status apply(hdo_run *r, hdo_crowd *w, const hdo_local *p, hdo_error *e) {
-    double a[HDO_CLASSES_MAX], limit[HDO_CLASSES_MAX], pace = wanted_pace(r, w, p->l_max);
-    hdo_horizon h = {pace, (double)r->config.steps};
-    bool all = true;
+static hdo_status prepare(const hdo_run *r, hdo_auto *a, hdo_local *p, hdo_error *e) {
+    const hdo_crowd *w = a->crowd;
+    int64_t now = r->progress.step, end = r->config.warmup + r->config.steps,
+            next = hdo__population_next_tuning(&r->population, now);
     if (!(p->l_max > 0.0))
         return hdo__fail(e, HDO_E_UNSUPPORTED,
                          "the loss has no curvature here: `auto` has nothing to go by, give numbers");
+    next = next < end ? next : end;
+    a->steps = full_steps(r, now, next);
+    a->later = full_steps(r, next, end);
+    a->weights = r->config.mixing.average.id == HDO_AVERAGE_AUTO;
+    a->top = 2.0 * SAFE_MEAN / p->l_max;
+    double before = 0.0, W = 0.0;
     for (int k = 0; k < w->n_classes; k++) {
-        a[k] = hdo__crowd_noise(&w->cls[k], k, p, hdo__learnt, &h);
-        limit[k] = hdo__crowd_limit(w, k, k, p);
-        if (w->cls[k].zeroth && r->problem.objective->kink != NULL) limit[k] *= SAFE_KINKS;
-        all = all && (r->population.classes[k].chosen || w->cls[k].count == 0);
-        if (w->cls[k].count > 0 && !(isfinite(a[k]) && a[k] > 0.0))
+        double n = w->cls[k].count * hdo__population_weight(&r->population, k);
+        before += n * r->population.classes[k].schedule.lr * w->cls[k].gain;
+        W += n;
+    }
+    a->later_pace = now > 0 ? w->part * before / W : 0.0;
+    hdo_horizon h = {a->later_pace > 0.0 ? a->later_pace : a->top, a->steps + a->later};
+    for (int k = 0; k < w->n_classes; k++) {
+        const hdo_class *c = &r->population.classes[k];
+        a->given[k] = c->chosen ? 0.0 : c->schedule.lr * w->cls[k].gain;
+        a->noise[k] = hdo__crowd_noise(&w->cls[k], k, p, hdo__learnt, &h);
+        a->stable[k] = limit_of(r, w, k, p) * w->cls[k].gain;
+        a->limit[k] = SAFE_NODE[w->cls[k].zeroth] * a->stable[k];
+        if (w->cls[k].count > 0 && !(isfinite(a->noise[k]) && a->noise[k] > 0.0))
             return hdo__fail(e, HDO_E_UNSUPPORTED,
                              "class '%s' has no measurable noise: `auto` rates and weights need some", w->cls[k].name);
-    }
-    if (all) {
-        set_rates(r, w, a, limit, pace);
-    } else {
-        follow(r, w, limit, pace);
-    }
-    if (r->config.mixing.average.id == HDO_AVERAGE_AUTO) set_weights(r, w, a);
-    for (int k = 0; k < w->n_classes; k++) {
-        if (w->cls[k].count == 0) continue;
-        hdo__log(&r->log, HDO_LOG_INFO,
-                 "auto: '%s' has lr %.4g (stable up to %.4g), weight %.4g, noise %.4g (step %lld)", w->cls[k].name,
-                 r->population.classes[k].schedule.lr, limit[k], 1.0 / r->population.classes[k].noise, a[k] / a[0],
-                 (long long)r->progress.step);
     }
     return HDO_OK;
 }
 
+static hdo_status choose(hdo_run *r, hdo_lens *l, hdo_crowd *w, hdo_local *p, double *x, hdo_error *e) {
+    hdo_auto a = {.crowd = w};
+    hdo_rates best;
+    double l_max;
+    memset(p->growth, 0, sizeof p->growth); /* scatter, at the size of real steps */
+    hdo_status st = prepare(r, &a, p, e);
+    if (st != HDO_OK) return st;
+    for (int round = 0; round < 3; round++) { /* again while the curvature to come is larger than thought */
+        hdo__rates_best(&a, p, &best);
+        double pace = hdo__rates_pace(w, &best);
+        st = ahead(l, x, pace, (int64_t)ceil(a.steps), &l_max, e);
+        if (st != HDO_OK || !(pace * l_max > 2.0 * SAFE_MEAN)) break;
+        double less = fmax(0.125, 2.0 * SAFE_MEAN / (pace * l_max));
+        a.top = pace * less;
+        for (int k = 0; k < w->n_classes; k++) a.limit[k] = fmin(a.limit[k], fmax(a.top, a.limit[k] * less));
+    }
+    if (st == HDO_OK) put(r, &a, p, &best);
+    return st;
+}
+
 hdo_status hdo_auto_tune(hdo_run *r, hdo_error *e) {
-    static const hdo_predict_options opt = {.samples = SAMPLES_AUTO, .products = PRODUCTS_AUTO};
     size_t d = r->problem.objective->d;
+    hdo_predict_options opt = {.samples = d > LARGE ? SAMPLES_LARGE : SAMPLES_AUTO, .products = PRODUCTS_AUTO};
     hdo_lens lens = {0};
     hdo_crowd w = {0};
     hdo_local *p = hdo__alloc(sizeof *p);
@@ -112,7 +184,7 @@ hdo_status hdo_auto_tune(hdo_run *r, hdo_error *e) {
     if (st == HDO_OK) st = hdo__lens_init(&lens, r, &opt, NULL, e);
     if (st == HDO_OK) {
         lens.quick = true;
-        lens.probes = lens.noises = 2;
+        lens.probes = lens.noises = d > LARGE ? 1 : 2;
         for (size_t j = 0; j < d; j++) x[j] = (double)r->population.mean.model[j];
         st = hdo__lens_look(&lens, x, p, e);
         p->step = r->progress.step;
@@ -123,7 +195,7 @@ hdo_status hdo_auto_tune(hdo_run *r, hdo_error *e) {
         st = hdo__crowd_make(&r->config, 0, r->problem.train != NULL ? r->problem.train->count : 0, &w, e);
     if (st == HDO_OK) {
         for (int k = 0; k < w.n_classes; k++) w.cls[k].schedule.lr = r->population.classes[k].schedule.lr;
-        st = apply(r, &w, p, e);
+        st = choose(r, &lens, &w, p, x, e);
         hdo__crowd_clear(&w);
     }
     if (lens.run != NULL) hdo__lens_clear(&lens);

@@ -171,10 +171,25 @@ double hdo__crowd_gain(const hdo_crowd *w, int k, int measured, const hdo_local 
     return gain(c, p, p->growth[measured], loop_at(w, p, hdo__crowd_rate(w, k, t)));
 }
 
+/* Batches bend differently: a step from d away of the minimum goes off by e (H_b - H) d, of squared length e^2 d' (E H_1^2
+ * - H^2) d / batch. Along the sharpest direction, with E H_1^2 about kappa H, the distance shrinks while
+ * (1 - e l)^2 + e^2 l (kappa - l) / batch is below 1 (the node alone, or the mean of n with batch n times as large), or
+ * below 1 / lambda (the node among others, which draw it back). */
+static double batch_limit(const hdo_crowd *w, const hdo_crowd_class *c, const hdo_local *p) {
+    double kappa = p->trace > 0.0 ? hdo__local_change(p, unit, NULL) / p->trace : 0.0, l = p->l_max;
+    double more = fmax(0.0, kappa - l) / c->batch;
+    bool alone = p->step < w->warmup || !(w->lambda < 1.0) || w->n == 1;
+    if (alone) return 2.0 / (l + more);
+    double lambda = pow(w->lambda, 1.0 / (double)(w->period > 0 ? w->period : 1));
+    double a = l * (l + more), room = fmin(1.0 / fmax(lambda, 1e-3), 4.0) - 1.0; /* a e^2 - 2 l e - room < 0 */
+    return fmin(2.0 / (l + more / w->n), (l + sqrt(l * l + a * room)) / a);
+}
+
 double hdo__crowd_limit(const hdo_crowd *w, int k, int measured, const hdo_local *p) {
     const hdo_crowd_class *c = &w->cls[k];
-    double top = p->l_max * (1.0 - c->momentum) / (1.0 + c->momentum) * (c->zeroth ? 1.0 + 1.0 / c->rv : 1.0);
-    double high = 2.0 / top, low = 0.0;
+    double slower = (1.0 - c->momentum) / (1.0 + c->momentum);
+    double top = p->l_max * slower * (c->zeroth ? 1.0 + 1.0 / c->rv : 1.0);
+    double high = fmin(2.0 / top, batch_limit(w, c, p) / slower), low = 0.0;
     if (c->zeroth && p->l_max > 0.0) {
         loop o = loop_at(w, p, 0.0);
         for (int i = 0; i < 60; i++) {

@@ -284,11 +284,6 @@ static hdo_status look_gradient(hdo_lens *l, hdo_local *out, double *tensor_c2, 
     return st;
 }
 
-static double itself(const void *ctx, double l) {
-    (void)ctx;
-    return l;
-}
-
 /* ---- losses only ---- */
 
 static hdo_status mean_loss(hdo_lens *l, const int64_t *idx, int64_t n, double *loss, hdo_error *e) {
@@ -354,7 +349,7 @@ static hdo_status look_moves(hdo_lens *l, hdo_local *out, hdo_error *e) {
         out->growth[k] = fmax(0.0, out->growth[k]);
     }
     if (rounds > 0.0 && r->problem.objective->kink != NULL)
-        out->bulk = fmax(0.0, trace / rounds - hdo__local_trace(out, itself, NULL));
+        out->bulk = fmax(0.0, trace / rounds - hdo__local_trace(out, hdo__itself, NULL));
     memcpy(l->g, g, d * sizeof *g);
     hdo__free(z);
     return st;
@@ -386,21 +381,32 @@ static hdo_status look_losses(hdo_lens *l, hdo_local *out, hdo_error *e) {
     return st;
 }
 
+static void look_at(hdo_lens *l, const double *x) {
+    size_t d = l->run->problem.objective->d;
+    l->x = x;
+    /* 0.3% of the length of x: large enough for float gradients, small enough that the curvature does not change */
+    l->h = 3e-3 * fmax(sqrt(norm2(d, x)), 3e-2 * sqrt((double)d));
+    for (size_t j = 0; j < d && l->at != NULL; j++) l->at[j] = (float)x[j];
+}
+
+hdo_status hdo__lens_top(hdo_lens *l, const double *x, int products, hdo_quadrature *out, hdo_error *e) {
+    look_at(l, x);
+    hdo_status st = hdo__lens_grad(l, l->idx, l->n, x, l->g, NULL, e);
+    return st == HDO_OK ? hdo__slq(product, l, l->run->problem.objective->d, l->g, products, out, e) : st;
+}
+
 hdo_status hdo__lens_look(hdo_lens *l, const double *x, hdo_local *out, hdo_error *e) {
     const hdo_objective *f = l->run->problem.objective;
     size_t d = f->d;
     memset(out, 0, sizeof *out);
     out->live = hdo__objective_live(f);
     out->gradient = (hdo__objective_can(f) & HDO_CAN_GRAD) != 0;
-    l->x = x;
-    /* 0.3% of the length of x: large enough for float gradients, small enough that the curvature does not change */
-    l->h = 3e-3 * fmax(sqrt(norm2(d, x)), 3e-2 * sqrt((double)d));
-    for (size_t j = 0; j < d && l->at != NULL; j++) l->at[j] = (float)x[j];
+    look_at(l, x);
     double *c2 = hdo__alloc((size_t)(f->n_tensors + 1) * sizeof *c2);
     if (c2 == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a spectrum");
     hdo_status st = out->gradient ? look_gradient(l, out, c2, e) : look_losses(l, out, e);
     if (st == HDO_OK && out->gradient && l->run->problem.train != NULL && f->n_buf == 0) st = look_moves(l, out, e);
-    if (out->gradient) out->trace = hdo__local_trace(out, itself, NULL);
+    if (out->gradient) out->trace = hdo__local_trace(out, hdo__itself, NULL);
     for (size_t j = 0; j < d; j++) l->o.row[j] = (float)x[j];
     if (st == HDO_OK && !l->quick) st = hdo__metrics_one(&l->run->metrics, l->o.row, &out->val_loss);
     hdo__free(c2);
@@ -443,6 +449,11 @@ double hdo__local_change(const hdo_local *p, hdo_spectral_fn f, const void *ctx)
 }
 double hdo__local_block(const hdo_local *p, int k, hdo_spectral_fn f, const void *ctx) {
     return mean_sum(p, p->block[k], HDO_BLOCKS, f, ctx);
+}
+
+double hdo__itself(const void *ctx, double l) {
+    (void)ctx;
+    return l;
 }
 
 double hdo__learnt(const void *ctx, double l) {

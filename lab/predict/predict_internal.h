@@ -53,6 +53,8 @@ hdo_status hdo__lens_init(hdo_lens *l, hdo_run *r, const hdo_predict_options *op
                           hdo_error *e);
 void hdo__lens_clear(hdo_lens *l);
 hdo_status hdo__lens_look(hdo_lens *l, const double *x, hdo_local *out, hdo_error *e);
+/* The top of the spectrum at x alone: a few products, from the gradient there. */
+hdo_status hdo__lens_top(hdo_lens *l, const double *x, int products, hdo_quadrature *out, hdo_error *e);
 /* Mean gradient (d) of samples idx[0 .. n) at x; objectives without data: of f. */
 hdo_status hdo__lens_grad(hdo_lens *l, const int64_t *idx, int64_t n, const double *x, double *g, double *loss,
                           hdo_error *e);
@@ -70,6 +72,7 @@ typedef struct hdo_horizon {
     double rate, steps;
 } hdo_horizon;
 double hdo__learnt(const void *horizon, double curvature);
+double hdo__itself(const void *unused, double curvature);
 
 /* ---- path.c: gradient descent without noise, or nearly, at a given pace ---- */
 
@@ -134,6 +137,45 @@ double hdo__crowd_noise(const hdo_crowd_class *c, int k, const hdo_local *p, hdo
  * the problem was looked at. And the rate at which that is 1, or that of plain descent: docs/prediction.md 4. */
 double hdo__crowd_gain(const hdo_crowd *w, int k, int measured, const hdo_local *p, int64_t t);
 double hdo__crowd_limit(const hdo_crowd *w, int k, int measured, const hdo_local *p);
+
+/* ---- rates.c: rates and weights of the next piece of a run ---- */
+
+typedef struct hdo_rates {
+    double rate[HDO_CLASSES_MAX]; /* momentum counted in */
+    double weight[HDO_CLASSES_MAX];
+} hdo_rates;
+
+typedef struct hdo_auto { /* what the choice is made from, besides the problem as it looks */
+    const hdo_crowd *crowd;
+    double noise[HDO_CLASSES_MAX]; /* a_k = tr(C_k phi(H)) of a node */
+    double stable[HDO_CLASSES_MAX]; /* rate at which noise makes as much noise, momentum counted in */
+    double limit[HDO_CLASSES_MAX]; /* most that is allowed, a part of it */
+    double given[HDO_CLASSES_MAX]; /* rates that are not to be chosen; 0: choose */
+    double top;                    /* most for any */
+    double steps, later;           /* of full rate: of the piece, and after it */
+    double later_pace;             /* 0: that of the piece */
+    bool weights;                  /* may be chosen; otherwise equal */
+} hdo_auto;
+
+void hdo__rates_best(const hdo_auto *a, const hdo_local *p, hdo_rates *best);
+double hdo__rates_pace(const hdo_crowd *w, const hdo_rates *r);
+
+/* ---- meet.c: who meets whom ---- */
+
+typedef struct hdo_meeting {
+    int n_classes;
+    double count[HDO_CLASSES_MAX];
+    double weight[HDO_CLASSES_MAX]; /* in averages */
+    double speed[HDO_CLASSES_MAX];  /* what one node adds to the pace */
+    double noise[HDO_CLASSES_MAX];  /* what a step adds to the squared distance of a node, in any metric: e^2 tr(H C) */
+    double drift[HDO_CLASSES_MAX];  /* and what the gradient does, beside the mean: -(e - pace) sqrt(g'Hg) */
+} hdo_meeting;
+
+/* Expected squared distance of a node of each class from the mean after a meeting, in the long run. own: share of the
+ * meetings inside the classes. */
+HDO_API void hdo__meet_spread(const hdo_meeting *w, double own, double *spread);
+/* The share with which the nodes that carry the pace are nearest to the mean; gain: that distance beside share 0. */
+double hdo__meet_share(const hdo_meeting *w, double *gain);
 
 /* ---- predict.c ---- */
 

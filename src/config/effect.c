@@ -97,6 +97,7 @@ static const struct {
     {"mixing.edges", GRAPH " and mixing.graph = file"},
     {"mixing.average", "mixing.kind != none, allreduce"},
     {"mixing.clip", "engine = fleet and mixing.kind != none"},
+    {"mixing.partners", "mixing.kind = matching and engine != fleet"},
 
     {"eval.every", ALWAYS},
     {"eval.mean_model", ALWAYS},

@@ -91,6 +91,8 @@ static const hdo_word dist_words[] = {WORD("gaussian", HDO_DIST_GAUSSIAN), WORD(
 
 static const hdo_word average_words[] = {WORD("equal", HDO_AVERAGE_EQUAL), WORD("noise", HDO_AVERAGE_NOISE),
                                          WORD("auto", HDO_AVERAGE_AUTO), WORDS_END};
+static const hdo_word partners_words[] = {WORD("any", HDO_PARTNERS_ANY), WORD_ARG("own", HDO_PARTNERS_OWN, 0, 1, 0.5),
+                                          WORD("auto", HDO_PARTNERS_AUTO), WORDS_END};
 static const hdo_word diverged_words[] = {WORD_ARG("relative", HDO_DIVERGED_RELATIVE, 1, 1e12, 100), WORDS_END};
 static const hdo_word return_words[] = {WORD("stale", HDO_RETURN_STALE), WORD("fresh", HDO_RETURN_FRESH), WORDS_END};
 
@@ -217,6 +219,9 @@ static const hdo_option mixing_options[] = {
            "equal: both take the mean; noise: weights inverse to the class noise; auto: where it has been learnt"),
     REAL(T, clip, 0, 1e9, NULL,
          "fleet: a model farther away than this many usual distances is not averaged in; 0: all are"),
+    CHOICE(T, partners, partners_words,
+           "kind matching: any other node; own(share): a share of the exchanges inside the classes; auto: a share by "
+           "the noise of the classes"),
     END};
 #undef T
 
@@ -448,6 +453,7 @@ void hdo_config_default(hdo_config *c) {
     put_word(&c->mixing.placement, HDO_PLACEMENT_RANDOM);
     c->mixing.degree = 4;
     put_word(&c->mixing.average, HDO_AVERAGE_EQUAL);
+    put_word(&c->mixing.partners, HDO_PARTNERS_ANY);
     put_word(&c->churn.model, HDO_RETURN_STALE);
     c->churn.back = 0.1;
     c->eval.every = 10;

@@ -35,11 +35,13 @@ hdo_status hdo__engine_check(hdo_population *p, hdo_error *e) {
     const char *what = c->mpi.async ? "mpi.async" : "engine fleet";
     if (c->mpi.async && c->engine.id != HDO_ENGINE_MPI)
         return hdo__fail(e, HDO_E_CONFIG, "mpi.async needs engine: mpi");
+    bool partners = c->mixing.partners.id == HDO_PARTNERS_AUTO ||
+                    (c->engine.id == HDO_ENGINE_FLEET && c->mixing.partners.id != HDO_PARTNERS_ANY);
     if (own_pace && (!p->mixer.ops->all_step || p->mixer.ops->allreduce || c->mixing.average.id != HDO_AVERAGE_EQUAL ||
-                     c->eval.weighted > 0.0 || p->churn.active || p->clock_s != NULL)) {
+                     partners || c->eval.weighted > 0.0 || p->churn.active || p->clock_s != NULL)) {
         return hdo__fail(e, HDO_E_UNSUPPORTED,
                          "%s needs mixing matching, graph or none, in which all nodes step, with equal averages; and "
-                         "neither churn, a time model nor eval.weighted",
+                         "neither chosen partners, churn, a time model nor eval.weighted",
                          what);
     }
     if (c->engine.id == HDO_ENGINE_FLEET && strcmp(c->mixing.kind, "graph") == 0)

@@ -56,6 +56,7 @@ static hdo_status conclude(hdo_engine *g, const hdo_plan *plan, hdo_error *e) {
     if (st != HDO_OK) return failed(g, st, e);
     hdo__engine_say_skips(g, before);
     hdo__population_advance_clocks(g->population, plan);
+    hdo__population_follow_g2(g->population);
     st = hdo__fate_step(g->record, plan, e);
     if (st != HDO_OK) return st;
     now->step++;

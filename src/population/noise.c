@@ -29,16 +29,51 @@ bool hdo__population_wants_noise(const hdo_population *p, int64_t step) {
 }
 
 bool hdo__population_has_auto(const hdo_population *p) {
-    bool any = p->problem->config->mixing.average.id == HDO_AVERAGE_AUTO;
+    const hdo_mixing_config *m = &p->problem->config->mixing;
+    bool any = m->average.id == HDO_AVERAGE_AUTO || m->partners.id == HDO_PARTNERS_AUTO;
     for (int k = 0; k < p->n_classes; k++) any = any || p->classes[k].chosen;
     return any;
 }
 
-/* A geometric grid: curvature and noise change by orders of magnitude early, by little late. */
+enum { NEWEST = 8 };              /* steps that |G|^2 is a mean over, about */
+static const double ALARM = 4.0; /* |G|^2 beyond that many times what was expected: look again */
+
+/* Steps 0, W, and a geometric grid from both ends: curvature and noise change by orders of magnitude early, and towards
+ * the end noise is no longer forgotten. */
+static bool on_the_grid(const hdo_population *p, int64_t step) {
+    const hdo_config *c = p->problem->config;
+    int64_t left = c->warmup + c->steps - step;
+    bool early = step <= 4 || (step & (step - 1)) == 0 || (step % 3 == 0 && ((step / 3) & (step / 3 - 1)) == 0);
+    bool late = left == c->steps / 4 || left == c->steps / 8 || left == c->steps / 16;
+    return step == c->warmup || early || (late && c->steps >= 64);
+}
+
 bool hdo__population_wants_tuning(const hdo_population *p, int64_t step) {
     if (!hdo__population_has_auto(p)) return false;
-    bool power_of_two = step >= 4 && (step & (step - 1)) == 0;
-    return step == 0 || step == p->problem->config->warmup || power_of_two;
+    bool alarm = false;
+    for (int k = 0; k < p->n_classes && step % 4 == 0; k++)
+        alarm = alarm || (p->classes[k].g2_expected > 0.0 && p->classes[k].g2 > ALARM * p->classes[k].g2_expected);
+    return on_the_grid(p, step) || alarm;
+}
+
+int64_t hdo__population_next_tuning(const hdo_population *p, int64_t step) {
+    int64_t end = p->problem->config->warmup + p->problem->config->steps;
+    for (step++; step < end && !on_the_grid(p, step);) step++;
+    return step;
+}
+
+void hdo__population_follow_g2(hdo_population *p) {
+    if (!hdo__population_has_auto(p)) return;
+    for (int k = 0; k < p->n_classes; k++) {
+        double sum = 0.0, n = 0.0;
+        for (int i = p->classes[k].first; i < p->classes[k].first + p->classes[k].count; i++) {
+            if (p->result[i].g2 == HDO_NO_ESTIMATE) continue;
+            sum += p->result[i].g2;
+            n += 1.0;
+        }
+        double *mean = &p->classes[k].g2;
+        if (n > 0.0) *mean = *mean > 0.0 ? *mean + (sum / n - *mean) / NEWEST : sum / n;
+    }
 }
 
 static hdo_status estimate(hdo_population *p, const hdo_class *c, int k, int node, int64_t number, hdo_work *w,

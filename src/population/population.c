@@ -29,6 +29,9 @@ hdo_status hdo__population_init(hdo_population *p, const hdo_problem *problem, h
                           .slow = 1.0};
     hdo_status st = hdo__population_wire_classes(p, e);
     if (st == HDO_OK) st = hdo__mixer_init_config(&p->mixer, c, p->n, e);
+    const hdo_choice *q = &c->mixing.partners;
+    if (st == HDO_OK && problem->n_classes > 1)
+        hdo__mixer_classes(&p->mixer, p->n_classes, problem->class_first, q->id == HDO_PARTNERS_OWN ? q->arg : 0.0);
     return st == HDO_OK ? hdo__churn_init(&p->churn, c, p->n, e) : st;
 }
 

@@ -31,6 +31,7 @@ typedef struct hdo_class { /* a class of nodes, wired */
     bool balanced; /* its rate follows from the measured noise */
     bool chosen;   /* its rate is chosen by hooks.tune */
     double noise;  /* E|G - E G|^2 of one node, as measured; 1 before. Its inverse is the weight in an average */
+    double g2, g2_expected; /* with `auto`: |G|^2 of its nodes over the last steps; what the mean model said; 0: none */
 } hdo_class;
 
 #define HDO_NO_ESTIMATE (-1.0) /* hdo_node_result.g2 of a node that has not stepped yet; a square is not negative */
@@ -140,7 +141,7 @@ void hdo__exchange_ready(hdo_population *p, int node, const hdo_work *w);
 /* The pairs of the plan exchange their models and both take the average, or all take the mean. */
 hdo_status hdo__population_mix(hdo_population *p, const hdo_plan *plan, hdo_counts *counts, hdo_error *e);
 /* Weight of a node of class k when it averages with another, and in the mean model: 1, or as mixing.average says. */
-double hdo__population_weight(const hdo_population *p, int k);
+HDO_LAB double hdo__population_weight(const hdo_population *p, int k);
 
 /* mean.c. The (weighted) mean model into p->mean, and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters; gamma may be NULL. */
 HDO_LAB hdo_status hdo__population_mean(hdo_population *p, double *gamma, hdo_error *e);
@@ -155,6 +156,8 @@ bool hdo__population_uses_noise(const hdo_population *p);                       
 HDO_LAB bool hdo__population_wants_noise(const hdo_population *p, int64_t step); /* before this one */
 bool hdo__population_has_auto(const hdo_population *p);
 bool hdo__population_wants_tuning(const hdo_population *p, int64_t step); /* before this step */
+HDO_LAB int64_t hdo__population_next_tuning(const hdo_population *p, int64_t step); /* after this one, as far as planned */
+void hdo__population_follow_g2(hdo_population *p);                                  /* after a step: hdo_class.g2 */
 
 /* simclock.c. Simulated time of the nodes after a step. */
 void hdo__population_advance_clocks(hdo_population *p, const hdo_plan *plan);

@@ -120,6 +120,13 @@ char *hdo__state_text(const hdo_record *r, const hdo_state_head *h) {
     hdo__json_array(&j, "lr");
     for (int k = 0; k < r->population->n_classes; k++) hdo__json_real(&j, NULL, r->population->classes[k].schedule.lr);
     hdo__json_end(&j, ']');
+    hdo__json_real(&j, "own", r->population->mixer.own);
+    hdo__json_array(&j, "g2");
+    for (int k = 0; k < r->population->n_classes; k++) {
+        hdo__json_real(&j, NULL, r->population->classes[k].g2);
+        hdo__json_real(&j, NULL, r->population->classes[k].g2_expected);
+    }
+    hdo__json_end(&j, ']');
     hdo__json_array(&j, "noise");
     for (int k = 0; k < r->population->n_classes; k++) hdo__json_real(&j, NULL, r->population->classes[k].noise);
     hdo__json_end(&j, ']');
@@ -210,7 +217,13 @@ hdo_status hdo__state_load(hdo_record *run, const char *json, const char *path, 
             *(int64_t *)(void *)at = there ? get_int(&r, o, fields[k].name) : 0; /* files of before had no `failed` */
         }
     }
-    const json_t *lr = json_object_get(o, "lr"), *noise = json_object_get(o, "noise");
+    const json_t *lr = json_object_get(o, "lr"), *noise = json_object_get(o, "noise"), *own = json_object_get(o, "own");
+    const json_t *g2 = json_object_get(o, "g2");
+    if (own != NULL) run->population->mixer.own = get_number(&r, own, "own"); /* older checkpoints have none */
+    for (size_t k = 0; g2 != NULL && k < (size_t)run->population->n_classes; k++) {
+        run->population->classes[k].g2 = get_number(&r, json_array_get(g2, 2 * k), "g2");
+        run->population->classes[k].g2_expected = get_number(&r, json_array_get(g2, 2 * k + 1), "g2");
+    }
     for (int k = 0; k < run->population->n_classes; k++) {
         hdo_class *c = &run->population->classes[k];
         c->schedule.lr = get_number(&r, json_array_get(lr, (size_t)k), "lr");

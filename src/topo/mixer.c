@@ -52,6 +52,40 @@ int hdo__match_all(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *ord
     return m->n / 2;
 }
 
+/* A uniformly random matching inside every class: in a random order each meets the next of its own class. */
+static int match_own(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *order) {
+    int32_t waits[HDO_CLASSES_MAX];
+    int n = 0;
+    for (int k = 0; k < m->n_classes; k++) waits[k] = -1;
+    shuffle(match_stream(m, t), (uint32_t)m->n, order);
+    for (int i = 0; i < m->n; i++) {
+        int32_t node = (int32_t)order[i];
+        int k = 0;
+        while (k + 1 < m->n_classes && node >= m->class_first[k + 1]) k++;
+        if (waits[k] < 0) {
+            waits[k] = node;
+        } else {
+            pairs[n++] = (hdo_pair){waits[k], node};
+            waits[k] = -1;
+        }
+    }
+    return n;
+}
+
+/* Do the nodes meet inside their classes in step t? */
+static bool among_their_own(const hdo_mixer *m, int64_t t) {
+    const uint64_t parts = UINT64_C(1) << 32;
+    if (!(m->own > 0.0) || m->ops->match != hdo__match_all) return false;
+    uint64_t at = hdo__rng_below(hdo__stream(m->seed, HDO_RNG_MATCH, 1, (uint64_t)t, 0), 0, parts);
+    return (double)at < m->own * (double)parts;
+}
+
+void hdo__mixer_classes(hdo_mixer *m, int n_classes, const int *first, double own) {
+    m->n_classes = n_classes;
+    for (int k = 0; k < n_classes; k++) m->class_first[k] = first[k];
+    m->own = own;
+}
+
 /* Algorithm 1: two distinct nodes drawn uniformly at random. */
 int hdo__match_one(const hdo_mixer *m, int64_t t, hdo_pair *pairs, uint32_t *scratch) {
     (void)scratch;
@@ -129,6 +163,8 @@ void hdo__mixer_plan(hdo_mixer *m, int64_t t, hdo_plan *plan) {
     *plan = (hdo_plan){.pairs = m->pairs, .all_step = warm || m->ops->all_step || m->n == 1};
     if (m->ops->match != NULL && !plan->all_step) { /* pairwise: who meets also says who steps */
         plan->n_pairs = m->ops->match(m, t, m->pairs, m->scratch);
+    } else if (meets && among_their_own(m, t)) {
+        plan->n_pairs = match_own(m, t, m->pairs, m->scratch);
     } else if (meets && m->ops->match != NULL) {
         plan->n_pairs = m->ops->match(m, t, m->pairs, m->scratch);
     }

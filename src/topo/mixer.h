@@ -52,6 +52,10 @@ struct hdo_mixer {
         *trouble; /* of a mixing of one's own: what is wrong with its partners, code HDO_OK: nothing. NULL: ours */
     struct hdo_complaint *complaint;
 
+    /* mixing.partners */
+    double own; /* share of the meetings that are inside the classes */
+    int n_classes, class_first[HDO_CLASSES_MAX];
+
     /* mixing.kind: graph */
     hdo_graph graph;  /* edges between nodes, not vertices */
     uint32_t *vertex; /* (n) where node i sits; NULL without a graph */
@@ -74,6 +78,9 @@ hdo_status hdo__mixer_init(hdo_mixer *m, const hdo_mixing_config *c, uint64_t se
 HDO_LAB hdo_status hdo__mixer_init_config(hdo_mixer *m, const hdo_config *c, int n, hdo_error *e);
 HDO_LAB void hdo__mixer_clear(hdo_mixer *m);
 hdo_status hdo__mixer_sound(const hdo_mixer *m, hdo_error *e); /* are the partners of the last plan partners? */
+/* Kind matching: in a share `own` of the exchanges nodes meet inside their classes only. Class k has the nodes from
+ * first[k] on. */
+HDO_LAB void hdo__mixer_classes(hdo_mixer *m, int n_classes, const int *first, double own);
 void hdo__mixer_plan(hdo_mixer *m, int64_t t, hdo_plan *plan); /* valid until the next call */
 
 /* How fast mixing alone brings the nodes together (docs/theory.md 3.3). */

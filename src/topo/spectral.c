@@ -271,6 +271,7 @@ static void spectrum_complete(const hdo_mixer *m, hdo_spectrum *out) {
     out->degree_min = out->degree_max = m->n - 1;
     out->gap = n / (n - 1.0);
     out->lambda = m->ops->allreduce ? 0.0 : m->ops->all_step ? hdo_lambda_matching(m->n) : hdo_lambda_pair(m->n);
+    out->lambda = m->own + (1.0 - m->own) * out->lambda; /* inside the classes their means do not come nearer */
 }
 
 /* The probability that all edges share, or NaN: then it has to be sampled. */

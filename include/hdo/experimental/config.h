@@ -73,6 +73,7 @@ enum {
     HDO_PLACEMENT_ORDER
 };
 enum { HDO_AVERAGE_EQUAL = 1, HDO_AVERAGE_NOISE, HDO_AVERAGE_AUTO };
+enum { HDO_PARTNERS_ANY = 1, HDO_PARTNERS_OWN, HDO_PARTNERS_AUTO };
 enum { HDO_DIVERGED_RELATIVE = 1 };
 enum { HDO_RETURN_STALE = 1, HDO_RETURN_FRESH };
 
@@ -162,6 +163,7 @@ typedef struct hdo_mixing_config {
     char edges[HDO_PATH_MAX];  /* graph file: the edge list */
     hdo_choice average;        /* equal (the paper) | noise: weights inverse to the noise of the class | auto */
     double clip; /* fleet: models farther away than this many usual distances are refused; 0: none */
+    hdo_choice partners; /* any (the paper) | own(share): meetings inside the classes | auto */
 } hdo_mixing_config;
 
 typedef struct hdo_eval_config {
