@@ -18,7 +18,11 @@
 
 static const double SAFE_MEAN = 0.5;            /* of 2 / l_max: the pace of the mean model */
 static const double SAFE_NODE[2] = {0.8, 0.5};  /* of the largest stable rate of a node: first order, zeroth order */
+static const double EARLY = 0.25;               /* of the run */
+static const double HOPE = 0.5;                 /* of the loss, when the way grows e-fold */
+static const double LEAST = 0.01;
 static const double SEEN = 0.3;                 /* a smaller gain is not seen beside the scatter */
+static const double OWN = 0.25;                 /* of its limit: a slower class has its large |G| from others */
 enum { SAMPLES_AUTO = 256, SAMPLES_LARGE = 128, PRODUCTS_AUTO = 8, AHEAD = 8, PRODUCTS_AHEAD = 5, LARGE = 20000 };
 
 static double unit(const void *ctx, double l) {
@@ -44,9 +48,10 @@ static double limit_of(const hdo_run *r, const hdo_crowd *w, int k, hdo_local *p
         double gb2 = p->g2 + p->c2 / c->batch;
         limit = fmin(limit, 2.0 / (p->l_max + gb2 / p->g2 * (p->trace + p->bulk) / c->rv) / c->gain);
     }
-    double rate = r->population.lr[k], seen = q->g2 > 0.0 && rate > 0.0 ? q->g2 / expected(c, k, p) : 0.0;
+    double rate = r->population.lr[k], seen = q->g2 > 0.0 ? q->g2 / expected(c, k, p) : 0.0;
     double gain = seen > 1.0 ? 1.0 - 1.0 / seen : 0.0;
-    if (gain > SEEN) limit = fmin(limit, rate / sqrt(gain)); /* the run knows better: the gain grows like rate^2 */
+    if (gain > SEEN && rate > OWN * limit) /* its own doing; the gain grows like the square of the rate */
+        limit = fmin(limit, rate / sqrt(gain));
     return limit;
 }
 
@@ -119,6 +124,19 @@ static void put(hdo_run *r, const hdo_auto *a, const hdo_local *p, const hdo_rat
     if (r->config.mixing.partners.id == HDO_PARTNERS_AUTO) set_partners(r, a->crowd, p, best);
 }
 
+/* How the loss falls with the way, from this look and the last one. Early in a run a great deal is hoped for. */
+static void learning_curve(const hdo_run *r, double loss, bool early, hdo_auto *a) {
+    const hdo_tuned *t = &r->population.tuned;
+    a->way = fmax(t->way, 1e-6 * a->top);
+    double longer = t->seen_way > 0.0 ? log(a->way / t->seen_way) : 0.0;
+    double slope = longer > 0.0 ? (t->seen_loss - loss) / longer : 0.0;
+    if (t->slope > 0.0) { /* longer pieces tell more */
+        double share = fmin(1.0, longer / log(2.0));
+        slope = share * slope + (1.0 - share) * t->slope;
+    }
+    a->slope = fmax(slope, (early ? HOPE : LEAST) * fabs(loss));
+}
+
 static hdo_status prepare(const hdo_run *r, hdo_auto *a, hdo_local *p, hdo_error *e) {
     const hdo_crowd *w = a->crowd;
     int64_t now = r->progress.step, end = r->config.warmup + r->config.steps,
@@ -126,22 +144,18 @@ static hdo_status prepare(const hdo_run *r, hdo_auto *a, hdo_local *p, hdo_error
     if (!(p->l_max > 0.0))
         return hdo__fail(e, HDO_E_UNSUPPORTED,
                          "the loss has no curvature here: `auto` has nothing to go by, give numbers");
-    next = next < end ? next : end;
-    a->steps = full_steps(r, now, next);
-    a->later = full_steps(r, next, end);
+    a->ahead = (next < end ? next : end) - now;
+    a->steps = full_steps(r, now, end);
+    a->so_far = now > 0 ? full_steps(r, 0, now) : 0.0;
     a->weights = r->config.mixing.average.id == HDO_AVERAGE_AUTO;
     a->top = 2.0 * SAFE_MEAN / p->l_max;
-    double before = 0.0, W = 0.0;
-    for (int k = 0; k < w->n_classes; k++) {
-        double n = w->cls[k].count * hdo__population_weight(&r->population, k);
-        before += n * r->population.classes[k].schedule.lr * w->cls[k].gain;
-        W += n;
-    }
-    a->later_pace = now > 0 ? w->part * before / W : 0.0;
-    hdo_horizon h = {a->later_pace > 0.0 ? a->later_pace : a->top, a->steps + a->later};
+    learning_curve(r, p->loss, (double)now < EARLY * (double)end, a);
+    hdo_horizon h = {a->top, a->steps};
     for (int k = 0; k < w->n_classes; k++) {
         const hdo_class *c = &r->population.classes[k];
         a->given[k] = c->chosen ? 0.0 : c->schedule.lr * w->cls[k].gain;
+        a->before.rate[k] = c->schedule.lr * w->cls[k].gain;
+        a->before.weight[k] = hdo__population_weight(&r->population, k);
         a->noise[k] = hdo__crowd_noise(&w->cls[k], k, p, hdo__learnt, &h);
         a->stable[k] = limit_of(r, w, k, p) * w->cls[k].gain;
         a->limit[k] = SAFE_NODE[w->cls[k].zeroth] * a->stable[k];
@@ -162,13 +176,14 @@ static hdo_status choose(hdo_run *r, hdo_lens *l, hdo_crowd *w, hdo_local *p, do
     for (int round = 0; round < 3; round++) { /* again while the curvature to come is larger than thought */
         hdo__rates_best(&a, p, &best);
         double pace = hdo__rates_pace(w, &best);
-        st = ahead(l, x, pace, (int64_t)ceil(a.steps), &l_max, e);
+        st = ahead(l, x, pace, a.ahead, &l_max, e);
         if (st != HDO_OK || !(pace * l_max > 2.0 * SAFE_MEAN)) break;
         double less = fmax(0.125, 2.0 * SAFE_MEAN / (pace * l_max));
         a.top = pace * less;
         for (int k = 0; k < w->n_classes; k++) a.limit[k] = fmin(a.limit[k], fmax(a.top, a.limit[k] * less));
     }
     if (st == HDO_OK) put(r, &a, p, &best);
+    r->population.tuned = (hdo_tuned){r->population.tuned.way, a.way, p->loss, a.slope};
     return st;
 }
 

@@ -407,6 +407,12 @@ hdo_status hdo__lens_look(hdo_lens *l, const double *x, hdo_local *out, hdo_erro
     hdo_status st = out->gradient ? look_gradient(l, out, c2, e) : look_losses(l, out, e);
     if (st == HDO_OK && out->gradient && l->run->problem.train != NULL && f->n_buf == 0) st = look_moves(l, out, e);
     if (out->gradient) out->trace = hdo__local_trace(out, hdo__itself, NULL);
+    /* The gradient of N samples is that of f and noise: E|g_N|^2 = |g|^2 + tr C_1 / N. */
+    double count = l->run->problem.train != NULL ? (double)l->run->problem.train->count : 0.0, n = (double)l->n;
+    if (out->gradient && n < count && f->n_buf == 0) {
+        out->samples = n * (count - 1.0) / (count - n);
+        out->g2 = fmax(1e-3 * out->g2, out->g2 - out->c2 / out->samples);
+    }
     for (size_t j = 0; j < d; j++) l->o.row[j] = (float)x[j];
     if (st == HDO_OK && !l->quick) st = hdo__metrics_one(&l->run->metrics, l->o.row, &out->val_loss);
     hdo__free(c2);
@@ -442,7 +448,9 @@ double hdo__local_noise(const hdo_local *p, hdo_spectral_fn f, const void *ctx) 
     return mean_sum(p, p->noise, p->n_noise, f, ctx);
 }
 double hdo__local_grad(const hdo_local *p, hdo_spectral_fn f, const void *ctx) {
-    return mean_sum(p, &p->grad, 1, f, ctx);
+    double all = mean_sum(p, &p->grad, 1, f, ctx);
+    if (!(p->samples > 0.0)) return all;
+    return fmax(1e-3 * all, all - hdo__local_noise(p, f, ctx) / p->samples);
 }
 double hdo__local_change(const hdo_local *p, hdo_spectral_fn f, const void *ctx) {
     return mean_sum(p, &p->change, 1, f, ctx);

@@ -18,7 +18,8 @@ enum { HDO_PROBES = 4, HDO_NOISES = 3, HDO_BLOCKS = 2, HDO_LOCALS_MAX = 12 };
 typedef struct hdo_local {
     int64_t step;               /* of the descent */
     double loss, val_loss;      /* on the measured samples; on the validation data */
-    double g2;                  /* |g|^2 */
+    double g2;                  /* |g|^2 of f, not of the samples looked at: their scatter is taken off */
+    double samples;             /* looked at, as if drawn with replacement; 0: all of them */
     double c2;                  /* tr C_1: variance of the gradient of one sample */
     double l_max, l_min, trace; /* of H */
     bool gradient;              /* false: losses only. Then trace, g2 and c2 are all there is */
@@ -152,9 +153,11 @@ typedef struct hdo_auto { /* what the choice is made from, besides the problem a
     double limit[HDO_CLASSES_MAX]; /* most that is allowed, a part of it */
     double given[HDO_CLASSES_MAX]; /* rates that are not to be chosen; 0: choose */
     double top;                    /* most for any */
-    double steps, later;           /* of full rate: of the piece, and after it */
-    double later_pace;             /* 0: that of the piece */
+    double steps, so_far;          /* of full rate: to go, and done */
+    double way, slope;             /* sum of the paces so far; what the loss loses when it grows e-fold */
+    hdo_rates before;              /* as they are */
     bool weights;                  /* may be chosen; otherwise equal */
+    int64_t ahead;                 /* steps until the next look */
 } hdo_auto;
 
 void hdo__rates_best(const hdo_auto *a, const hdo_local *p, hdo_rates *best);

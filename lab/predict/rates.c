@@ -1,62 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rates and weights for the next piece of a run: those with the least loss expected at its end. The mean model depends
- * on v_k = w_k e_k / W alone. In a direction of curvature l with the gradient's part g_l, a piece of T steps at pace
- * p = sum n_k v_k and R more steps at the pace p' leave
+ * Rates and weights for the rest of a run: those with the least loss expected at its end. The mean model depends on
+ * v_k = w_k e_k / W alone; its pace is p = sum n_k v_k. Three parts, for T steps to go:
  *
- *     ( g_l^2 / (2 l) (1 - p l)^(2T)  +  l/2 sum n_k v_k^2 C_k,l (1 - (1 - p l)^(2T)) / (1 - (1 - p l)^2) ) (1 - p' l)^(2R)
+ *   descent   loss over the logarithm of the way (the sum of the paces) is nearly a straight line: - s ln(1 + p T / way)
+ *   noise     l/2 sum n_k v_k^2 C_k,l (1 - q^T) / (1 - q) in a direction of curvature l, with q = (1 - p l)^2
+ *   old noise what the pace so far has left, as far as it will not be forgotten: the same with q^T
  *
- * Early in a run noise in steep directions will be forgotten, and what is best is what is fast; late it is what is quiet.
- * At a given pace the noise is least for v_k inverse to a_k; where a class may not go as fast as the others, that costs
- * pace, and how much of it is worth while is searched: theta = 0 is inverse to a_k, theta = inf leaves slow classes out.
+ * Descent by the local quadratic would do for a few steps only: it sees no more than its own minimum. At a given pace the
+ * noise is least for v_k inverse to a_k; where a class may not go as fast as the others, that costs pace, and how much of
+ * it is worth while is searched: theta = 0 is inverse to a_k, theta = inf leaves slow classes out.
  */
 #include <math.h>
 
 #include "lab/predict/predict_internal.h"
 
-enum { PACES = 25 };
-static const double STEP = 0.70710678118654752;
-static const double THETA[] = {0.0, 1.0, 2.0, 4.0, 8.0, HUGE_VAL}; /* weights: (rate / largest rate)^theta */
-static const double PSI[] = {0.0, 0.5, 1.0};                       /* rates, where weights are equal: (a_least / a)^psi */
+enum { PACES = 31 };
+static const double STEP = 0.8;
+static const double THETA[] = {0.0, 1.0, 2.0, 4.0, HUGE_VAL}; /* weights: (rate / largest rate)^theta */
+static const double PSI[] = {0.0, 0.5, 1.0};                  /* rates, where weights are equal: (a_least / a)^psi */
 static const double LEAST_WEIGHT = 1e-3;
 static const double GAIN_MAX = 0.9; /* of noise by noise: beyond it there is no prediction */
 
 typedef struct piece {
-    double pace, steps, later_pace, later;
+    double pace, steps;     /* to come */
+    double before, so_far;  /* of the steps that have been */
+    bool old;               /* noise of those */
 } piece;
 
-static double pow_keep(double rate, double l, double steps) {
-    double keep = 1.0 - rate * l;
-    return pow(fmin(1.0, keep * keep), steps);
+static double keep(double rate, double l) {
+    return fmin(1.0, (1.0 - rate * l) * (1.0 - rate * l));
 }
 
-/* What descent takes off the loss, per unit of squared gradient; straight down where nothing bends. */
-static double descent(const void *ctx, double l) {
-    const piece *q = ctx;
-    if (q->pace * l < 1e-9) return q->pace * q->steps;
-    return (1.0 - pow_keep(q->pace, l, q->steps)) / (2.0 * l) * pow_keep(q->later_pace, l, q->later);
+static double added(double rate, double l, double steps) {
+    double k = keep(rate, l);
+    return k < 1.0 - 1e-9 ? (1.0 - pow(k, steps)) / (1.0 - k) : steps;
 }
 
 static double cost(const void *ctx, double l) {
     const piece *q = ctx;
-    double keep = 1.0 - q->pace * l, k2 = fmin(1.0, keep * keep);
-    double sum = k2 < 1.0 - 1e-9 ? (1.0 - pow(k2, q->steps)) / (1.0 - k2) : q->steps;
-    return 0.5 * l * sum * pow_keep(q->later_pace, l, q->later);
+    if (!q->old) return 0.5 * l * added(q->pace, l, q->steps);
+    return 0.5 * l * added(q->before, l, q->so_far) * pow(keep(q->pace, l), q->steps);
+}
+
+static double noise_of(const hdo_auto *a, const hdo_local *p, const hdo_rates *r, const piece *q) {
+    const hdo_crowd *w = a->crowd;
+    double W = 0.0, noise = 0.0;
+    for (int k = 0; k < w->n_classes; k++) W += w->cls[k].count * r->weight[k];
+    for (int k = 0; k < w->n_classes; k++) {
+        double v = r->weight[k] * r->rate[k] / W, near = r->rate[k] / a->stable[k], gain = fmin(GAIN_MAX, near * near);
+        if (w->cls[k].count > 0 && v > 0.0)
+            noise += w->part * w->cls[k].count * v * v * hdo__crowd_noise(&w->cls[k], k, p, cost, q) / (1.0 - gain);
+    }
+    return noise;
 }
 
 /* Loss expected at the end, less the present one. */
 static double value(const hdo_auto *a, const hdo_local *p, const hdo_rates *r) {
-    const hdo_crowd *w = a->crowd;
-    double W = 0.0, pace = 0.0, noise = 0.0;
-    for (int k = 0; k < w->n_classes; k++) W += w->cls[k].count * r->weight[k];
-    for (int k = 0; k < w->n_classes; k++) pace += w->part * w->cls[k].count * r->weight[k] * r->rate[k] / W;
-    piece q = {pace, a->steps, a->later_pace > 0.0 ? a->later_pace : pace, a->later};
-    for (int k = 0; k < w->n_classes; k++) {
-        double v = r->weight[k] * r->rate[k] / W, near = r->rate[k] / a->stable[k], gain = fmin(GAIN_MAX, near * near);
-        if (w->cls[k].count > 0)
-            noise += w->part * w->cls[k].count * v * v * hdo__crowd_noise(&w->cls[k], k, p, cost, &q) / (1.0 - gain);
-    }
-    return noise - hdo__local_grad(p, descent, &q);
+    double pace = hdo__rates_pace(a->crowd, r);
+    piece q = {pace, a->steps, hdo__rates_pace(a->crowd, &a->before), a->so_far, false};
+    double sum = noise_of(a, p, r, &q) - a->slope * log1p(pace * a->steps / a->way);
+    q.old = true;
+    return a->so_far > 0.0 ? sum + noise_of(a, p, &a->before, &q) : sum;
 }
 
 /* Rates up to `top`, each below its limit, and weights. */

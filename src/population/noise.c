@@ -64,6 +64,13 @@ int64_t hdo__population_next_tuning(const hdo_population *p, int64_t step) {
 
 void hdo__population_follow_g2(hdo_population *p) {
     if (!hdo__population_has_auto(p)) return;
+    double pace = 0.0, W = 0.0;
+    for (int k = 0; k < p->n_classes; k++) {
+        double weight = p->classes[k].count * hdo__population_weight(p, k);
+        pace += weight * p->lr[k];
+        W += weight;
+    }
+    p->tuned.way += pace / W * (p->mixer.ops->all_step ? 1.0 : 2.0 / p->n);
     for (int k = 0; k < p->n_classes; k++) {
         double sum = 0.0, n = 0.0;
         for (int i = p->classes[k].first; i < p->classes[k].first + p->classes[k].count; i++) {

@@ -42,6 +42,11 @@ typedef struct hdo_node_result { /* what a local step leaves behind, to be added
     hdo_status status;
 } hdo_node_result;
 
+typedef struct hdo_tuned {                /* what hooks.tune remembers */
+    double way;                           /* sum of the paces of the mean model, over all steps */
+    double seen_way, seen_loss, slope;    /* at the last look: way, training loss, loss per e-fold of the way */
+} hdo_tuned;
+
 typedef struct hdo_mean { /* of all models, buffers included; see mean.c */
     double *mu;           /* (ld, in whole tiles) sum, then mean */
     float *model;         /* (ld) the same, rounded */
@@ -66,6 +71,7 @@ typedef struct hdo_population {
     int64_t *batches;  /* (count): batches node i has drawn so far */
     double *clock_s;   /* (n): simulated time of every node; NULL without a time model */
     float *y;          /* (ld): the weighted average y_t; NULL unless kept */
+    hdo_tuned tuned;
     float *fresh;      /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
     uint8_t *waiting;  /* (n): nodes that have stepped and wait for a partner; NULL unless nodes go at their own pace */
     bool told;         /* losses are told by the caller, and only those of estimates: nothing else is evaluated */

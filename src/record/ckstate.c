@@ -121,6 +121,11 @@ char *hdo__state_text(const hdo_record *r, const hdo_state_head *h) {
     for (int k = 0; k < r->population->n_classes; k++) hdo__json_real(&j, NULL, r->population->classes[k].schedule.lr);
     hdo__json_end(&j, ']');
     hdo__json_real(&j, "own", r->population->mixer.own);
+    const hdo_tuned *t = &r->population->tuned;
+    const double tuned[] = {t->way, t->seen_way, t->seen_loss, t->slope};
+    hdo__json_array(&j, "tuned");
+    for (size_t k = 0; k < sizeof tuned / sizeof tuned[0]; k++) hdo__json_real(&j, NULL, tuned[k]);
+    hdo__json_end(&j, ']');
     hdo__json_array(&j, "g2");
     for (int k = 0; k < r->population->n_classes; k++) {
         hdo__json_real(&j, NULL, r->population->classes[k].g2);
@@ -218,7 +223,11 @@ hdo_status hdo__state_load(hdo_record *run, const char *json, const char *path, 
         }
     }
     const json_t *lr = json_object_get(o, "lr"), *noise = json_object_get(o, "noise"), *own = json_object_get(o, "own");
-    const json_t *g2 = json_object_get(o, "g2");
+    const json_t *g2 = json_object_get(o, "g2"), *tuned = json_object_get(o, "tuned");
+    hdo_tuned *t = &run->population->tuned;
+    double *const past[] = {&t->way, &t->seen_way, &t->seen_loss, &t->slope};
+    for (size_t k = 0; tuned != NULL && k < sizeof past / sizeof past[0]; k++)
+        *past[k] = get_number(&r, json_array_get(tuned, k), "tuned");
     if (own != NULL) run->population->mixer.own = get_number(&r, own, "own"); /* older checkpoints have none */
     for (size_t k = 0; g2 != NULL && k < (size_t)run->population->n_classes; k++) {
         run->population->classes[k].g2 = get_number(&r, json_array_get(g2, 2 * k), "g2");
