@@ -16,14 +16,19 @@
 
 #include "lab/predict/predict_internal.h"
 
-static const double SAFE_MEAN = 0.5;            /* of 2 / l_max: the pace of the mean model */
-static const double SAFE_NODE[2] = {0.8, 0.5};  /* of the largest stable rate of a node: first order, zeroth order */
+static const double SAFE_MEAN = 0.75;           /* of 2 / l_max: the pace of the mean model */
+static const double SAFE_NODE[2] = {1.0, 0.5};  /* of the largest stable rate of a node: first order, zeroth order */
+static const double KINKS = 0.2;                /* of its limit, for a zeroth-order class: not less because of kinks */
 static const double EARLY = 0.25;               /* of the run */
 static const double HOPE = 0.5;                 /* of the loss, when the way grows e-fold */
-static const double LEAST = 0.01;
+static const double LEAST = 0.05;
+static const double FIRST = 0.25;               /* of the pace that the curvature at the start allows */
+static const double FASTER = 2.0;               /* at most, from one look to the next, early */
+static const double WORSE = 1.05;               /* times the loss at the last look: too fast */
 static const double SEEN = 0.3;                 /* a smaller gain is not seen beside the scatter */
+static const double PLAIN = 0.6;                /* a larger one is not to be argued with */
 static const double OWN = 0.25;                 /* of its limit: a slower class has its large |G| from others */
-enum { SAMPLES_AUTO = 256, SAMPLES_LARGE = 128, PRODUCTS_AUTO = 8, AHEAD = 8, PRODUCTS_AHEAD = 5, LARGE = 20000 };
+enum { SAMPLES_AUTO = 256, SAMPLES_LARGE = 128, PRODUCTS_AUTO = 6, AHEAD = 8, PRODUCTS_AHEAD = 4, LARGE = 20000 };
 
 static double unit(const void *ctx, double l) {
     (void)ctx;
@@ -39,20 +44,38 @@ static double expected(const hdo_crowd_class *c, int k, const hdo_local *p) {
     return gb2 + (around + gb2) / c->rv;
 }
 
+/* Kinks: a step of a zeroth-order node crosses many, and bends more than any product with H shows. Its limit by the
+ * descent of one step, 2 / (l_max + |g_b|^2 / |g|^2 tr(H) / rv), with the trace that a step of this size sees. */
+static hdo_status kink_limit(hdo_lens *l, const hdo_crowd_class *c, hdo_local *p, double *limit, hdo_error *e) {
+    double gb2 = p->g2 + p->c2 / c->batch, rate = *limit, most = *limit;
+    hdo_status st = HDO_OK;
+    for (int i = 0; i < 3 && st == HDO_OK; i++) { /* a smaller step sees fewer kinks */
+        double bends = 0.0, s = rate * sqrt(gb2 / c->rv);
+        st = hdo__lens_bend(l, p, s, &bends, e);
+        if (!isfinite(bends)) bends = HUGE_VAL;
+        double all = 2.0 / (p->l_max + gb2 / p->g2 * fmax(p->trace, bends) / c->rv) / c->gain;
+        most = fmin(*limit, fmax(KINKS * *limit, all)); /* but not for the part that the data leave for good */
+        if (i == 2) p->bulk = fmax(p->bulk, fmax(0.0, fmin(bends, 1e6 * p->trace) - p->trace));
+        rate = sqrt(rate * fmax(most, 1e-6 * rate));
+    }
+    *limit = most;
+    return st;
+}
+
 /* Rate of class k at which one unit of noise makes one unit of noise, or descent overshoots. */
-static double limit_of(const hdo_run *r, const hdo_crowd *w, int k, hdo_local *p) {
+static hdo_status limit_of(hdo_lens *l, const hdo_crowd *w, int k, hdo_local *p, double *out, hdo_error *e) {
+    const hdo_run *r = l->run;
     const hdo_crowd_class *c = &w->cls[k];
     const hdo_class *q = &r->population.classes[k];
     double limit = hdo__crowd_limit(w, k, k, p);
-    if (c->zeroth && r->problem.objective->kink != NULL) { /* every step crosses kinks: all of |g_b|^2 grows with it */
-        double gb2 = p->g2 + p->c2 / c->batch;
-        limit = fmin(limit, 2.0 / (p->l_max + gb2 / p->g2 * (p->trace + p->bulk) / c->rv) / c->gain);
-    }
+    hdo_status st = HDO_OK;
+    if (c->zeroth && c->count > 0 && r->problem.objective->kink != NULL) st = kink_limit(l, c, p, &limit, e);
     double rate = r->population.lr[k], seen = q->g2 > 0.0 ? q->g2 / expected(c, k, p) : 0.0;
     double gain = seen > 1.0 ? 1.0 - 1.0 / seen : 0.0;
-    if (gain > SEEN && rate > OWN * limit) /* its own doing; the gain grows like the square of the rate */
+    if (gain > SEEN && (rate > OWN * limit || gain > PLAIN)) /* the gain grows like the square of the rate */
         limit = fmin(limit, rate / sqrt(gain));
-    return limit;
+    *out = limit;
+    return st;
 }
 
 /* l_max after some steps of descent at that pace. */
@@ -125,20 +148,21 @@ static void put(hdo_run *r, const hdo_auto *a, const hdo_local *p, const hdo_rat
 }
 
 /* How the loss falls with the way, from this look and the last one. Early in a run a great deal is hoped for. */
-static void learning_curve(const hdo_run *r, double loss, bool early, hdo_auto *a) {
+static void learning_curve(const hdo_run *r, double loss, hdo_auto *a) {
     const hdo_tuned *t = &r->population.tuned;
     a->way = fmax(t->way, 1e-6 * a->top);
     double longer = t->seen_way > 0.0 ? log(a->way / t->seen_way) : 0.0;
     double slope = longer > 0.0 ? (t->seen_loss - loss) / longer : 0.0;
     if (t->slope > 0.0) { /* longer pieces tell more */
-        double share = fmin(1.0, longer / log(2.0));
+        double share = 0.5 * fmin(1.0, longer / log(2.0));
         slope = share * slope + (1.0 - share) * t->slope;
     }
-    a->slope = fmax(slope, (early ? HOPE : LEAST) * fabs(loss));
+    a->slope = fmax(slope, (a->early ? HOPE : LEAST) * fabs(loss));
 }
 
-static hdo_status prepare(const hdo_run *r, hdo_auto *a, hdo_local *p, hdo_error *e) {
+static hdo_status prepare(hdo_lens *l, hdo_auto *a, hdo_local *p, hdo_error *e) {
     const hdo_crowd *w = a->crowd;
+    const hdo_run *r = l->run;
     int64_t now = r->progress.step, end = r->config.warmup + r->config.steps,
             next = hdo__population_next_tuning(&r->population, now);
     if (!(p->l_max > 0.0))
@@ -149,15 +173,24 @@ static hdo_status prepare(const hdo_run *r, hdo_auto *a, hdo_local *p, hdo_error
     a->so_far = now > 0 ? full_steps(r, 0, now) : 0.0;
     a->weights = r->config.mixing.average.id == HDO_AVERAGE_AUTO;
     a->top = 2.0 * SAFE_MEAN / p->l_max;
-    learning_curve(r, p->loss, (double)now < EARLY * (double)end, a);
+    a->early = (double)now < EARLY * (double)end;
+    for (int k = 0; k < w->n_classes; k++) {
+        a->before.rate[k] = r->population.classes[k].schedule.lr * w->cls[k].gain;
+        a->before.weight[k] = hdo__population_weight(&r->population, k);
+    }
+    double pace = hdo__rates_pace(w, &a->before);
+    const hdo_tuned *t = &r->population.tuned;
+    if (a->early) a->top = fmin(a->top, now == 0 ? FIRST * a->top : FASTER * pace);
+    if (now > 0 && p->loss > WORSE * t->seen_loss) a->top = fmin(a->top, pace / FASTER);
+    learning_curve(r, p->loss, a);
     hdo_horizon h = {a->top, a->steps};
     for (int k = 0; k < w->n_classes; k++) {
         const hdo_class *c = &r->population.classes[k];
         a->given[k] = c->chosen ? 0.0 : c->schedule.lr * w->cls[k].gain;
-        a->before.rate[k] = c->schedule.lr * w->cls[k].gain;
-        a->before.weight[k] = hdo__population_weight(&r->population, k);
         a->noise[k] = hdo__crowd_noise(&w->cls[k], k, p, hdo__learnt, &h);
-        a->stable[k] = limit_of(r, w, k, p) * w->cls[k].gain;
+        hdo_status st = limit_of(l, w, k, p, &a->stable[k], e);
+        if (st != HDO_OK) return st;
+        a->stable[k] *= w->cls[k].gain;
         a->limit[k] = SAFE_NODE[w->cls[k].zeroth] * a->stable[k];
         if (w->cls[k].count > 0 && !(isfinite(a->noise[k]) && a->noise[k] > 0.0))
             return hdo__fail(e, HDO_E_UNSUPPORTED,
@@ -170,12 +203,20 @@ static hdo_status choose(hdo_run *r, hdo_lens *l, hdo_crowd *w, hdo_local *p, do
     hdo_auto a = {.crowd = w};
     hdo_rates best;
     double l_max;
-    memset(p->growth, 0, sizeof p->growth); /* scatter, at the size of real steps */
-    hdo_status st = prepare(r, &a, p, e);
+    if (r->progress.step > 0 && !(p->l_max > 0.0)) { /* flat: nothing to go by, so more slowly */
+        for (int k = 0; k < w->n_classes; k++) {
+            if (r->population.classes[k].chosen) r->population.classes[k].schedule.lr /= FASTER;
+        }
+        hdo__log(&r->log, HDO_LOG_INFO, "auto: the loss has no curvature here: half the rates (step %lld)",
+                 (long long)r->progress.step);
+        return HDO_OK;
+    }
+    hdo_status st = prepare(l, &a, p, e);
     if (st != HDO_OK) return st;
     for (int round = 0; round < 3; round++) { /* again while the curvature to come is larger than thought */
         hdo__rates_best(&a, p, &best);
         double pace = hdo__rates_pace(w, &best);
+        if (!a.early) break;
         st = ahead(l, x, pace, a.ahead, &l_max, e);
         if (st != HDO_OK || !(pace * l_max > 2.0 * SAFE_MEAN)) break;
         double less = fmax(0.125, 2.0 * SAFE_MEAN / (pace * l_max));
@@ -198,7 +239,7 @@ hdo_status hdo_auto_tune(hdo_run *r, hdo_error *e) {
     if (st == HDO_OK) st = hdo__population_mean(&r->population, NULL, e); /* the mean model */
     if (st == HDO_OK) st = hdo__lens_init(&lens, r, &opt, NULL, e);
     if (st == HDO_OK) {
-        lens.quick = true;
+        lens.quick = lens.still = true;
         lens.probes = lens.noises = d > LARGE ? 1 : 2;
         for (size_t j = 0; j < d; j++) x[j] = (double)r->population.mean.model[j];
         st = hdo__lens_look(&lens, x, p, e);

@@ -317,6 +317,18 @@ static hdo_status loss_at(hdo_lens *l, const int64_t *idx, int64_t n, double a, 
     return mean_loss(l, idx, n, loss, e);
 }
 
+hdo_status hdo__lens_bend(hdo_lens *l, const hdo_local *p, double s, double *trace, hdo_error *e) {
+    double loss, sum = 0.0;
+    hdo_status st = HDO_OK;
+    for (int side = 0; side < 2 * MOVES && st == HDO_OK; side++) {
+        fill_probe(l, side / 2, l->v);
+        st = loss_at(l, l->idx, l->n, side % 2 == 0 ? s : -s, &loss, e);
+        sum += 2.0 * (loss - p->loss) / (s * s) / (2.0 * MOVES);
+    }
+    *trace = sum;
+    return st;
+}
+
 /* Moves as large as a step of a zeroth-order class really makes: what they do to the loss beyond the quadratures, and
  * to the size of batch gradients. */
 static hdo_status look_moves(hdo_lens *l, hdo_local *out, hdo_error *e) {
@@ -405,7 +417,8 @@ hdo_status hdo__lens_look(hdo_lens *l, const double *x, hdo_local *out, hdo_erro
     double *c2 = hdo__alloc((size_t)(f->n_tensors + 1) * sizeof *c2);
     if (c2 == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a spectrum");
     hdo_status st = out->gradient ? look_gradient(l, out, c2, e) : look_losses(l, out, e);
-    if (st == HDO_OK && out->gradient && l->run->problem.train != NULL && f->n_buf == 0) st = look_moves(l, out, e);
+    if (st == HDO_OK && out->gradient && l->run->problem.train != NULL && f->n_buf == 0 && !l->still)
+        st = look_moves(l, out, e);
     if (out->gradient) out->trace = hdo__local_trace(out, hdo__itself, NULL);
     /* The gradient of N samples is that of f and noise: E|g_N|^2 = |g|^2 + tr C_1 / N. */
     double count = l->run->problem.train != NULL ? (double)l->run->problem.train->count : 0.0, n = (double)l->n;

@@ -43,6 +43,7 @@ typedef struct hdo_lens {
     int64_t n, *idx, *part; /* samples, spread evenly over the training data; scratch */
     int steps, probes, noises;
     bool quick;             /* no validation loss */
+    bool still;             /* no moves: neither growth nor bulk */
     double *y, *g, *ga, *v; /* (d) each */
     const double *x;        /* where */
     double h;               /* length of a difference */
@@ -54,6 +55,8 @@ hdo_status hdo__lens_init(hdo_lens *l, hdo_run *r, const hdo_predict_options *op
                           hdo_error *e);
 void hdo__lens_clear(hdo_lens *l);
 hdo_status hdo__lens_look(hdo_lens *l, const double *x, hdo_local *out, hdo_error *e);
+/* Trace of H as moves of s in every coordinate see it, from losses where hdo__lens_look was last: kinks and all. */
+hdo_status hdo__lens_bend(hdo_lens *l, const hdo_local *p, double s, double *trace, hdo_error *e);
 /* The top of the spectrum at x alone: a few products, from the gradient there. */
 hdo_status hdo__lens_top(hdo_lens *l, const double *x, int products, hdo_quadrature *out, hdo_error *e);
 /* Mean gradient (d) of samples idx[0 .. n) at x; objectives without data: of f. */
@@ -157,6 +160,7 @@ typedef struct hdo_auto { /* what the choice is made from, besides the problem a
     double way, slope;             /* sum of the paces so far; what the loss loses when it grows e-fold */
     hdo_rates before;              /* as they are */
     bool weights;                  /* may be chosen; otherwise equal */
+    bool early;                    /* in the run */
     int64_t ahead;                 /* steps until the next look */
 } hdo_auto;
 

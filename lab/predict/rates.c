@@ -48,7 +48,8 @@ static double noise_of(const hdo_auto *a, const hdo_local *p, const hdo_rates *r
     double W = 0.0, noise = 0.0;
     for (int k = 0; k < w->n_classes; k++) W += w->cls[k].count * r->weight[k];
     for (int k = 0; k < w->n_classes; k++) {
-        double v = r->weight[k] * r->rate[k] / W, near = r->rate[k] / a->stable[k], gain = fmin(GAIN_MAX, near * near);
+        double v = r->weight[k] * r->rate[k] / W, near = r->rate[k] / a->stable[k];
+        double gain = w->cls[k].zeroth ? fmin(GAIN_MAX, near * near) : 0.0;
         if (w->cls[k].count > 0 && v > 0.0)
             noise += w->part * w->cls[k].count * v * v * hdo__crowd_noise(&w->cls[k], k, p, cost, q) / (1.0 - gain);
     }

@@ -35,15 +35,15 @@ bool hdo__population_has_auto(const hdo_population *p) {
     return any;
 }
 
-enum { NEWEST = 8 };              /* steps that |G|^2 is a mean over, about */
-static const double ALARM = 4.0; /* |G|^2 beyond that many times what was expected: look again */
+enum { NEWEST = 4 };              /* steps that |G|^2 is a mean over, about */
+static const double ALARM = 3.0; /* |G|^2 beyond that many times what was expected: look again */
 
 /* Steps 0, W, and a geometric grid from both ends: curvature and noise change by orders of magnitude early, and towards
  * the end noise is no longer forgotten. */
 static bool on_the_grid(const hdo_population *p, int64_t step) {
     const hdo_config *c = p->problem->config;
     int64_t left = c->warmup + c->steps - step;
-    bool early = step <= 4 || (step & (step - 1)) == 0 || (step % 3 == 0 && ((step / 3) & (step / 3 - 1)) == 0);
+    bool early = (step & (step - 1)) == 0;
     bool late = left == c->steps / 4 || left == c->steps / 8 || left == c->steps / 16;
     return step == c->warmup || early || (late && c->steps >= 64);
 }
@@ -51,7 +51,7 @@ static bool on_the_grid(const hdo_population *p, int64_t step) {
 bool hdo__population_wants_tuning(const hdo_population *p, int64_t step) {
     if (!hdo__population_has_auto(p)) return false;
     bool alarm = false;
-    for (int k = 0; k < p->n_classes && step % 4 == 0; k++)
+    for (int k = 0; k < p->n_classes && step % 2 == 0; k++)
         alarm = alarm || (p->classes[k].g2_expected > 0.0 && p->classes[k].g2 > ALARM * p->classes[k].g2_expected);
     return on_the_grid(p, step) || alarm;
 }
