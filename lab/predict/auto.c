@@ -23,7 +23,7 @@ static const double EARLY = 0.25;               /* of the run */
 static const double HOPE = 0.5;                 /* of the loss, when the way grows e-fold */
 static const double LEAST = 0.05;
 static const double FIRST = 0.25;               /* of the pace that the curvature at the start allows */
-static const double FASTER = 2.0;               /* at most, from one look to the next, early */
+static const double FASTER = 2.0;               /* at most, from one look to the next */
 static const double WORSE = 1.05;               /* times the loss at the last look: too fast */
 static const double SEEN = 0.3;                 /* a smaller gain is not seen beside the scatter */
 static const double PLAIN = 0.6;                /* a larger one is not to be argued with */
@@ -138,6 +138,7 @@ static void put(hdo_run *r, const hdo_auto *a, const hdo_local *p, const hdo_rat
         if (c->chosen) c->schedule.lr = best->rate[k] / q->gain;
         if (a->weights) c->noise = 1.0 / best->weight[k];
         c->g2_expected = expected(q, k, p);
+        c->g2_seen = c->g2;
         hdo__log(&r->log, HDO_LOG_INFO,
                  "auto: '%s' has lr %.4g (at most %.4g), weight %.4g, noise %.4g, |G|^2 %.3g of what the mean "
                  "model says (step %lld)",
@@ -192,6 +193,7 @@ static hdo_status prepare(hdo_lens *l, hdo_auto *a, hdo_local *p, hdo_error *e) 
         if (st != HDO_OK) return st;
         a->stable[k] *= w->cls[k].gain;
         a->limit[k] = SAFE_NODE[w->cls[k].zeroth] * a->stable[k];
+        if (now > 0) a->limit[k] = fmin(a->limit[k], FASTER * a->before.rate[k]);
         if (w->cls[k].count > 0 && !(isfinite(a->noise[k]) && a->noise[k] > 0.0))
             return hdo__fail(e, HDO_E_UNSUPPORTED,
                              "class '%s' has no measurable noise: `auto` rates and weights need some", w->cls[k].name);

@@ -114,10 +114,15 @@ hdo_status hdo__predict_path(hdo_predictor *q, const hdo_crowd *w, const hdo_pat
         per_step += c->count * c->batch * w->part;
     }
     hdo_status st = HDO_OK;
+    double around = 0.0; /* kinds of noise differ: so do their weights in the sum that tells descents apart */
+    for (int k = 0; k < w->n_classes; k++) {
+        for (int64_t t = 0; t < w->total && w->enter[k][1] != NULL; t++) around += (k + 1.0) * w->enter[k][1][t];
+    }
     *out = NULL;
     for (int i = 0; i < q->n_paths && *out == NULL; i++) {
         hdo_path *p = &q->path[i];
-        bool same = p->total == w->total && fabs(p->momentum - momentum) < 1e-9;
+        bool same = p->total == w->total && fabs(p->momentum - momentum) < 1e-9 &&
+                    fabs(p->around - around) <= 1e-9 * around;
         for (int64_t t = 0; t < w->total && same; t++) same = fabs(p->pace[t] - pace[t]) <= 1e-9 * pace[t];
         if (same) *out = p;
     }
@@ -125,8 +130,8 @@ hdo_status hdo__predict_path(hdo_predictor *q, const hdo_crowd *w, const hdo_pat
         if (q->n_paths == HDO_PATHS_MAX) hdo__path_clear(&q->path[--q->n_paths]);
         int64_t batch = q->opt.batch;
         if (batch <= 0) batch = (int64_t)fmin(BATCH_MAX, fmax(BATCH_MIN, BATCH_TIMES * per_step));
-        st = hdo__path_make(&q->lens, &(hdo_descent){pace, w->total, w->warmup, momentum, batch}, &q->path[q->n_paths],
-                            e);
+        st = hdo__path_make(&q->lens, &(hdo_descent){pace, w, momentum, batch}, &q->path[q->n_paths], e);
+        q->path[q->n_paths].around = around;
         if (st == HDO_OK) *out = &q->path[q->n_paths++];
     }
     hdo__free(pace);

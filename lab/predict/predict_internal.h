@@ -78,30 +78,6 @@ typedef struct hdo_horizon {
 double hdo__learnt(const void *horizon, double curvature);
 double hdo__itself(const void *unused, double curvature);
 
-/* ---- path.c: gradient descent without noise, or nearly, at a given pace ---- */
-
-typedef struct hdo_path {
-    int64_t total;   /* steps, warm-up included */
-    double *pace;    /* (total): how far the mean model moves along -grad f in a step */
-    double momentum; /* of the descent */
-    double batch;    /* samples of its gradients; 0: exact */
-    int n;
-    hdo_local *at; /* (n), steps rising; the first is 0, the last total */
-    double *scale; /* (total + 1): trace of H, between the points by interpolation */
-    int64_t lost;  /* the descent itself diverged in this step; -1: it did not */
-} hdo_path;
-
-typedef struct hdo_descent {
-    const double *pace; /* (total), copied */
-    int64_t total;
-    int64_t warmup; /* a step to look at */
-    double momentum;
-    int64_t batch; /* samples of its gradients */
-} hdo_descent;
-hdo_status hdo__path_make(hdo_lens *l, const hdo_descent *q, hdo_path *out, hdo_error *e);
-void hdo__path_clear(hdo_path *p);
-double hdo__path_hat(const hdo_path *p, int i, int64_t t); /* weight of point i in step t: straight lines, sum 1 */
-
 /* ---- crowd.c: a population as the calculus sees it ---- */
 
 typedef struct hdo_crowd_class {
@@ -141,6 +117,30 @@ double hdo__crowd_noise(const hdo_crowd_class *c, int k, const hdo_local *p, hdo
  * the problem was looked at. And the rate at which that is 1, or that of plain descent: docs/prediction.md 4. */
 double hdo__crowd_gain(const hdo_crowd *w, int k, int measured, const hdo_local *p, int64_t t);
 double hdo__crowd_limit(const hdo_crowd *w, int k, int measured, const hdo_local *p);
+
+/* ---- path.c: gradient descent without noise, or nearly, at a given pace ---- */
+
+typedef struct hdo_path {
+    int64_t total;   /* steps, warm-up included */
+    double *pace;    /* (total): how far the mean model moves along -grad f in a step */
+    double momentum; /* of the descent */
+    double batch;    /* samples of its gradients; 0: exact */
+    double around;   /* what enters the spread of the nodes around it, in all: tells descents apart */
+    int n;
+    hdo_local *at; /* (n), steps rising; the first is 0, the last total */
+    double *scale; /* (total + 1): trace of H, between the points by interpolation */
+    int64_t lost;  /* the descent itself diverged in this step; -1: it did not */
+} hdo_path;
+
+typedef struct hdo_descent {
+    const double *pace;     /* (total), copied */
+    const hdo_crowd *crowd; /* its nodes are around the mean if what enters their spread is known (hdo__crowd_enter) */
+    double momentum;
+    int64_t batch; /* samples of its gradients */
+} hdo_descent;
+hdo_status hdo__path_make(hdo_lens *l, const hdo_descent *q, hdo_path *out, hdo_error *e);
+void hdo__path_clear(hdo_path *p);
+double hdo__path_hat(const hdo_path *p, int i, int64_t t); /* weight of point i in step t: straight lines, sum 1 */
 
 /* ---- rates.c: rates and weights of the next piece of a run ---- */
 

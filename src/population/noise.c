@@ -37,6 +37,7 @@ bool hdo__population_has_auto(const hdo_population *p) {
 
 enum { NEWEST = 4 };              /* steps that |G|^2 is a mean over, about */
 static const double ALARM = 3.0; /* |G|^2 beyond that many times what was expected: look again */
+static const double GROWN = 1.2; /* but not because of what was seen there */
 
 /* Steps 0, W, and a geometric grid from both ends: curvature and noise change by orders of magnitude early, and towards
  * the end noise is no longer forgotten. */
@@ -52,7 +53,8 @@ bool hdo__population_wants_tuning(const hdo_population *p, int64_t step) {
     if (!hdo__population_has_auto(p)) return false;
     bool alarm = false;
     for (int k = 0; k < p->n_classes && step % 2 == 0; k++)
-        alarm = alarm || (p->classes[k].g2_expected > 0.0 && p->classes[k].g2 > ALARM * p->classes[k].g2_expected);
+        alarm = alarm || (p->classes[k].g2_expected > 0.0 && p->classes[k].g2 > ALARM * p->classes[k].g2_expected &&
+                          p->classes[k].g2 > GROWN * p->classes[k].g2_seen);
     return on_the_grid(p, step) || alarm;
 }
 

@@ -31,7 +31,8 @@ typedef struct hdo_class { /* a class of nodes, wired */
     bool balanced; /* its rate follows from the measured noise */
     bool chosen;   /* its rate is chosen by hooks.tune */
     double noise;  /* E|G - E G|^2 of one node, as measured; 1 before. Its inverse is the weight in an average */
-    double g2, g2_expected; /* with `auto`: |G|^2 of its nodes over the last steps; what the mean model said; 0: none */
+    /* with `auto`, 0: none: |G|^2 of its nodes over the last steps, at the last look, and what the mean model said there */
+    double g2, g2_seen, g2_expected;
 } hdo_class;
 
 #define HDO_NO_ESTIMATE (-1.0) /* hdo_node_result.g2 of a node that has not stepped yet; a square is not negative */

@@ -129,6 +129,7 @@ char *hdo__state_text(const hdo_record *r, const hdo_state_head *h) {
     hdo__json_array(&j, "g2");
     for (int k = 0; k < r->population->n_classes; k++) {
         hdo__json_real(&j, NULL, r->population->classes[k].g2);
+        hdo__json_real(&j, NULL, r->population->classes[k].g2_seen);
         hdo__json_real(&j, NULL, r->population->classes[k].g2_expected);
     }
     hdo__json_end(&j, ']');
@@ -230,8 +231,10 @@ hdo_status hdo__state_load(hdo_record *run, const char *json, const char *path, 
         *past[k] = get_number(&r, json_array_get(tuned, k), "tuned");
     if (own != NULL) run->population->mixer.own = get_number(&r, own, "own"); /* older checkpoints have none */
     for (size_t k = 0; g2 != NULL && k < (size_t)run->population->n_classes; k++) {
-        run->population->classes[k].g2 = get_number(&r, json_array_get(g2, 2 * k), "g2");
-        run->population->classes[k].g2_expected = get_number(&r, json_array_get(g2, 2 * k + 1), "g2");
+        hdo_class *c = &run->population->classes[k];
+        c->g2 = get_number(&r, json_array_get(g2, 3 * k), "g2");
+        c->g2_seen = get_number(&r, json_array_get(g2, 3 * k + 1), "g2");
+        c->g2_expected = get_number(&r, json_array_get(g2, 3 * k + 2), "g2");
     }
     for (int k = 0; k < run->population->n_classes; k++) {
         hdo_class *c = &run->population->classes[k];
