@@ -64,7 +64,7 @@ static hdo_status shares(const hdo_ckfile *ck, const hdo_state_head *h, share *s
     hdo_config *c = malloc(sizeof *c);
     if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a configuration");
     hdo_config_default(c);
-    hdo_status st = hdo_config_load_text(c, ck->path, ck->config, strlen(ck->config), e);
+    hdo_status st = hdo_config_load_bytes(c, ck->path, ck->config, strlen(ck->config), e);
     const hdo_mixer_ops *mixer = st == HDO_OK ? hdo__mixer_find(c->mixing.kind) : NULL;
     bool equal = c->mixing.average.id == HDO_AVERAGE_EQUAL || mixer == NULL || mixer->match == NULL;
     *s = (share){.n = st == HDO_OK ? c->n_classes : 0};
