@@ -265,6 +265,30 @@ static void an_offer_without_answer_becomes_a_doubt(void **state) {
     free(a.m);
 }
 
+/* Rests grow while nobody answers; a sign of life ends them, on both sides. */
+static void who_is_heard_again_is_asked_at_once(void **state) {
+    (void)state;
+    node a = simple(A, 1.0f), b = simple(B, 3.0f);
+    offer_to(&a, B);
+    hand(&b, &a.out.msg[0]); /* applied; the answer is lost */
+    for (int k = 0; k < 6; k++) tick(&a);
+    for (int k = 0; k < 6; k++) tick(&b);
+    a.now = b.now = (a.now > b.now ? a.now : b.now) + 1;
+    assert_true(hdo__exchange_due_us(a.m) > a.now && hdo__exchange_due_us(b.m) > b.now);
+    event(&a, (hdo_xevent){.kind = HDO_XEVENT_PEER, .member = B, .epoch = 1});
+    event(&b, (hdo_xevent){.kind = HDO_XEVENT_PEER, .member = A, .epoch = 1});
+    assert_int_equal(hdo__exchange_due_us(a.m), a.now);
+    assert_int_equal(hdo__exchange_due_us(b.m), b.now);
+    tick(&a);
+    said(&a, HDO_XMSG_ASK);
+    hand(&b, &a.out.msg[0]);
+    said(&b, HDO_XMSG_ANSWER);
+    hand(&a, &b.out.msg[0]);
+    assert_true(a.x[0] == b.x[0]);
+    free(a.m);
+    free(b.m);
+}
+
 static void a_partner_forgets_after_a_long_silence_and_says_so(void **state) {
     (void)state;
     node a = simple(A, 1.0f), b = simple(B, 3.0f);
@@ -541,6 +565,7 @@ int main(void) {
         cmocka_unit_test(busy_nodes_refuse),
         cmocka_unit_test(no_room_for_an_answer),
         cmocka_unit_test(an_offer_without_answer_becomes_a_doubt),
+        cmocka_unit_test(who_is_heard_again_is_asked_at_once),
         cmocka_unit_test(a_partner_forgets_after_a_long_silence_and_says_so),
         cmocka_unit_test(new_epochs_end_what_was_open),
         cmocka_unit_test(silent_members_make_room),

@@ -323,6 +323,7 @@ static void fleet_put(void *engine, hdo_json *j) {
     hdo__json_int(j, "unknown", s->exchange.unknown);
     hdo__json_int(j, "asked", s->exchange.asked);
     hdo__json_int(j, "expired", s->exchange.expired);
+    hdo__json_int(j, "unsettled", (int64_t)s->unsettled);
     hdo__json_int(j, "died", s->exchange.died);
     hdo__json_int(j, "far", s->exchange.far);
     hdo__json_int(j, "stale", s->exchange.stale);

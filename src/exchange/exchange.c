@@ -226,6 +226,13 @@ static void wake(hdo_exchange *m, int64_t now_us) {
     for (int k = 0; k < m->s.peers; k++) m->peers[k].heard_us = now_us;
 }
 
+/* A sign of life. After a long silence what is open is asked about at once: after a partition nobody waits for the end
+ * of a rest that grew meanwhile. */
+static void hear_of(const hdo_exchange *m, timer *t) {
+    if (m->now_us - t->heard_us > m->s.wait_max_us) *t = (timer){.due_us = m->now_us, .wait_us = m->s.wait_min_us};
+    t->heard_us = m->now_us;
+}
+
 /* ---- events ---- */
 
 /* What was open with an earlier epoch of this member ended with it; the rest has a sign of life. */
@@ -233,7 +240,7 @@ static void refresh(hdo_exchange *m, uint64_t member, uint32_t epoch) {
     for (int k = 0; k <= m->s.doubts; k++) {
         offer *o = &m->offers[k];
         if (o->to != member) continue;
-        o->t.heard_us = m->now_us;
+        hear_of(m, &o->t);
         if (o->epoch >= epoch) continue;
         m->stats.died++;
         close_offer(m, o);
@@ -241,7 +248,7 @@ static void refresh(hdo_exchange *m, uint64_t member, uint32_t epoch) {
     for (int k = 0; k < m->s.slots; k++) {
         slot *a = &m->slots[k];
         if (a->from != member) continue;
-        a->t.heard_us = m->now_us;
+        hear_of(m, &a->t);
         if (a->epoch >= epoch) continue;
         m->stats.died++;
         a->from = 0;

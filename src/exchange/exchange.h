@@ -18,6 +18,7 @@
  * or was silent for forget_us.  An id answered with `refuse` or `unknown` is never applied later: the partner keeps the
  * highest number it has seen of every other member (a watermark).
  *   3. A partner forgets an answer only after an ack, when the offerer is a new epoch, or after forget_us of silence.
+ *      A sign of life after a silence longer than wait_max_us makes both sides ask at once.
  *   4. At most one offer is out; a node with an offer out refuses those of others (two that offer to each other would
  *      swap). An offer that gets no answer in time becomes a doubt, which is asked about now and then and stands in
  *      nobody's way.

@@ -50,6 +50,7 @@ typedef struct hdo_member_stats {
     hdo_exchange_stats exchange; /* over the nodes */
     uint64_t met;                /* exchanges of which this member has applied its half */
     uint64_t local;              /* of them between two of its own nodes */
+    uint64_t unsettled;          /* nodes that left with something open: one half of it may be lost */
     uint64_t missed;             /* wishes that came while an offer was out, or found nobody */
     uint64_t bytes;              /* sent */
     uint64_t drops[HDO_DROPS];

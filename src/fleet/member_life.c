@@ -148,6 +148,9 @@ void hdo__member_leave(hdo_member *m, unsigned how, double limit_s) {
     m->bus->ops->wake(m->bus);
     if (m->started) pthread_join(m->thread, NULL);
     m->started = false;
+    for (int i = 0; i < m->s.id.nodes; i++) {
+        if (hdo__exchange_due_us(m->node[i].machine) != INT64_MAX) m->stats.unsettled++;
+    }
 }
 
 /* ---- of the thread that steps ---- */

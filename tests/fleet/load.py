@@ -203,7 +203,8 @@ def test_partition():
         require(p.returncode == 0 and set(f.wait(timeout=30).values()) == {0}, p.stderr)
         all_ = [f.summary(f"m{k}") for k in range(8)]
         size, relative = nl.drift(all_)
-        say(f"drift {size:.2g} a coordinate ({relative:.1g}), given up {sum(s['fleet']['expired'] for s in all_)}")
+        say(f"drift {size:.2g} a coordinate ({relative:.1g}), given up {sum(s['fleet']['expired'] for s in all_)}, unsettled "
+            f"{sum(s['fleet']['unsettled'] for s in all_)}")
         require(size < 1e-5, "drift")
         require(sum(s["fleet"]["expired"] for s in all_) == 0, "exchanges were given up")
     finally:
