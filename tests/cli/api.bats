@@ -122,6 +122,39 @@ changed() { # changed SED-EXPRESSION FILE
     [ -f elsewhere/moons.c ]
 }
 
+@test "a plug-in with an estimator, a mixing and a sink: run, resumed, refused with another identity" {
+    parts() { cc -std=c11 -Wall -Wextra -Werror -DIDENTITY="\"$1\"" -shared -fPIC $(pkg-config --cflags hdo) "$HDO_SOURCE/tests/plugins/parts.c" -o libparts.so; }
+    parts one
+    cat > parts.yaml <<'END'
+model: {name: quadratic, dim: 8, start: 2}
+steps: 20
+eval: {every: 5}
+checkpoint: {every: 10}
+population:
+  fo: {count: 2, estimator: fo, lr: 0.1}
+  my: {count: 2, plugin: ./libparts.so, lr: 0.1}
+mixing: {plugin: ./libparts.so}
+sink: {plugin: ./libparts.so}
+END
+    "$HDO" check parts.yaml > /dev/null
+    "$HDO" run parts.yaml --quiet -o one
+    [ "$(wc -l < one/rows.txt)" -eq 5 ]
+    [ "$(jq -r '.classes[1].estimator' one/summary.json)" = plain ]
+    [ "$(jq .interactions one/summary.json)" -eq 30 ]
+    [ "$(jq .oracle.backward one/summary.json)" -eq 80 ]
+    "$HDO" run parts.yaml --quiet -o part --set steps=10
+    "$HDO" run --resume part --set steps=20 --quiet
+    [ "$(jq -r .params_sha256 part/summary.json)" = "$(jq -r .params_sha256 one/summary.json)" ]
+    "$HDO" run parts.yaml --quiet -o other --set steps=10
+    parts two
+    run "$HDO" run --resume other --set steps=20 --quiet
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"estimators or mixing of one's own"* ]]
+    run "$HDO" run parts.yaml --quiet -o wrong --set model.plugin=./libparts.so
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"offers no objective"* ]]
+}
+
 @test "random sequences of calls give a status, never a crash" {
     run "$build/tests/api_sequences" 40
     [ "$status" -eq 0 ]
