@@ -62,7 +62,7 @@ int main() try {
     def.loss = line_loss;
     def.destroy = line_delete; // the library ends it with the last configuration and run
     need(hdo_config_use_objective(config.get(), &def, new Line, &e), e);
-    need(hdo_config_load_text(config.get(), "{steps: 400, population: {zo: {count: 6, estimator: fd-central, rv: 4, "
+    need(hdo_config_load_text(config.get(), "{steps: 900, population: {zo: {count: 6, estimator: fd-central, rv: 4, "
                                             "nu: 1.0e-3, lr: 0.1}}}", &e), e);
     hdo_run *raw = nullptr;
     need(hdo_run_new(&raw, config.get(), &e), e);

@@ -114,7 +114,7 @@ END
     cd "$STAGE/a b/include"
     for h in hdo/*.h hdo/*/*.h; do
         echo "#include <$h>" >> "$TMP/all.h"
-        echo "#include <$h>" | cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -x c -
+        printf '#include <%s>\nextern int nothing;\n' "$h" | cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -x c -
         echo "#include <$h>" | g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -x c++ -
     done
     tac "$TMP/all.h" > "$TMP/back.h"
