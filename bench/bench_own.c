@@ -51,7 +51,8 @@ static double rate(const char *estimator, int own) {
     snprintf(yaml, sizeof yaml,
              "%ssteps: 1000000\nthreads: 1\neval: {every: 0}\n"
              "population:\n  a: {count: %d, estimator: %s, %slr: 0.0001}\n",
-             own == 0 ? "model: {name: quadratic, dim: 10, noise: 0}\n" : "", NODES, estimator, strcmp(estimator, "fo") == 0 ? "" : "rv: 8, ");
+             own == 0 ? "model: {name: quadratic, dim: 10, noise: 0}\n" : "", NODES, estimator,
+             strcmp(estimator, "fo") == 0 ? "" : "rv: 8, ");
     hdo_objective_def def = {.struct_size = sizeof def,
                              .name = "null",
                              .flags = own == 2 ? HDO_ANY_THREAD : 0,
