@@ -18,8 +18,8 @@
  * Every callback of every table, here and in the other headers,
  *   - gets the user's pointer first, and an hdo_call that says whose evaluation this is;
  *   - returns 0 when all is well; a number above 0 when this evaluation failed but others may not (the solver did not
- *     converge, the machine was busy): the node then leaves out its step, it is counted (column `failed` of the rows,
- *     `failed` in the summary) and the run goes on; a number below 0 when nothing makes sense any more: the run ends
+ *     converge, the machine was busy): the node then leaves out its step, it is counted (`oracle/failed` in the
+ *     rows and in the summary) and the run goes on; a number below 0 when nothing makes sense any more: the run ends
  *     with HDO_E_OBJECTIVE and the sentence the callback wrote into call->message, on every thread and every rank;
  *   - must be a pure function of its arguments: the same call gives the same bits, at any time, on any thread. What is
  *     random about it is to be drawn from (call->seed, call->node, call->step), the same for all evaluations of one
