@@ -29,7 +29,7 @@ sha() { jq -r .params_sha256 "$1/summary.json"; }
 }
 
 @test "auto: same bits on any number of threads and after a resume" {
-    all="$small --set steps=40 --set population.fo.lr=auto --set population.zo.lr=auto --set mixing.average=auto"
+    all="$small --set steps=40 --set population.fo.lr=auto --set population.zo.lr=auto --set mixing.average=auto --set mixing.partners=auto"
     "$HDO" run demo $all --threads 1 -o one
     "$HDO" run demo $all --threads 2 -o two
     [ "$(sha one)" = "$(sha two)" ]
@@ -74,4 +74,15 @@ sha() { jq -r .params_sha256 "$1/summary.json"; }
     even=$(jq '.classes[1].rv_even | ceil' c.json)
     "$HDO" check demo $q --set steps=50 --set population.zo.rv=$even --population 4fo+4zo --try 0 --time 0.1 --json -q > d.json
     jq -e '.classes[1].noise_ratio > 2.7 and .classes[1].noise_ratio <= 3.02' d.json # the break-even 2 + 4/4
+}
+
+@test "partners: a share of the meetings inside the classes, and what it does to lambda" {
+    "$HDO" run demo $small --population 4fo+4zo --set steps=20 --set "mixing.partners=own(0.5)" -o own
+    jq -e '(.mixing.lambda - (0.5 + 0.5 * 6 / 14) | fabs) < 1e-9' own/summary.json # (n - 2) / (2 (n - 1)) for all 8
+    "$HDO" run demo $small --population 4fo+4zo --set steps=20 --set "mixing.partners=own(0)" -o none
+    "$HDO" run demo $small --population 4fo+4zo --set steps=20 -o any
+    [ "$(sha none)" = "$(sha any)" ]
+    [ "$(sha own)" != "$(sha any)" ]
+    run "$HDO" config check demo --set mixing=pairwise --set mixing.partners=auto
+    [[ "$output" == *"mixing.partners"* ]]
 }
