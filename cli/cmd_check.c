@@ -78,7 +78,8 @@ const cli_command cmd_check = {
     .usage = "CONFIG|PRESET [OPTIONS]",
     .about = "Looks at a configuration at its starting point, on its own model and data: do gradient, forward mode and "
              "differences agree; which step nu the losses allow; what each class's estimator does against theory "
-             "(cosine, bias, variance); which lr and rv fit, by the directions the run will learn; memory and time. Then it tries the population for a few "
+             "(cosine, bias, variance); which lr and rv fit, by the directions the run will learn; memory and time. "
+             "Then it tries the population for a few "
              "steps. For runs that do not learn, and before runs that take long.",
     .options = options,
     .common = CLI_CONFIG | CLI_PIECEWISE | CLI_THREADS | CLI_JSON | CLI_TALK,

@@ -65,7 +65,8 @@ static void wander(const hdo_meeting *w, double own, double *spread) {
         }
         for (int i = 0; i < m.n && t >= SETTLE; i++) {
             for (int j = 0; j < D; j++)
-                spread[class_of(w, i)] += pow(x[i][j] - mean[j] / total, 2) / (STEPS - SETTLE) / w->count[class_of(w, i)];
+                spread[class_of(w, i)] +=
+                    pow(x[i][j] - mean[j] / total, 2) / (STEPS - SETTLE) / w->count[class_of(w, i)];
         }
     }
     hdo__mixer_clear(&m);
@@ -93,7 +94,8 @@ static void test_spread_of_classes(void **state) {
     }
 }
 
-/* The share of steps inside the classes, every pair then of one class, and uniform: class 0 of 4 nodes has 3 matchings. */
+/* The share of steps inside the classes, every pair then of one class, and uniform: class 0 of 4 nodes has 3 matchings.
+ */
 static void test_own_meetings(void **state) {
     (void)state;
     hdo_mixer m;

@@ -5,29 +5,29 @@
  *
  *   what the curvature allows     half of 2 / l_max for the mean model, half of the class's own limit (crowd.c)
  *   what is to come               l_max is asked for again at the end of some steps of descent at the chosen pace
- *   what the run shows            noise that makes noise: with gain q the nodes' |G|^2 are 1 / (1 - q) times what the mean
- *                                 model says, and q grows like the square of the rate
+ *   what the run shows            noise that makes noise: with gain q the nodes' |G|^2 are 1 / (1 - q) times what the
+ * mean model says, and q grows like the square of the rate
  *
- * Everything follows from the mean model, the nodes' |G|^2 and the configuration by sums of fixed order: every rank finds
- * the same numbers, and a checkpoint holds what is carried from one look to the next.
+ * Everything follows from the mean model, the nodes' |G|^2 and the configuration by sums of fixed order: every rank
+ * finds the same numbers, and a checkpoint holds what is carried from one look to the next.
  */
 #include <math.h>
 #include <string.h>
 
 #include "lab/predict/predict_internal.h"
 
-static const double SAFE_MEAN = 0.75;           /* of 2 / l_max: the pace of the mean model */
-static const double SAFE_NODE[2] = {1.0, 0.5};  /* of the largest stable rate of a node: first order, zeroth order */
-static const double KINKS = 0.2;                /* of its limit, for a zeroth-order class: not less because of kinks */
-static const double EARLY = 0.25;               /* of the run */
-static const double HOPE = 0.5;                 /* of the loss, when the way grows e-fold */
+static const double SAFE_MEAN = 0.75;          /* of 2 / l_max: the pace of the mean model */
+static const double SAFE_NODE[2] = {1.0, 0.5}; /* of the largest stable rate of a node: first order, zeroth order */
+static const double KINKS = 0.2;               /* of its limit, for a zeroth-order class: not less because of kinks */
+static const double EARLY = 0.25;              /* of the run */
+static const double HOPE = 0.5;                /* of the loss, when the way grows e-fold */
 static const double LEAST = 0.05;
-static const double FIRST = 0.25;               /* of the pace that the curvature at the start allows */
-static const double FASTER = 2.0;               /* at most, from one look to the next */
-static const double WORSE = 1.05;               /* times the loss at the last look: too fast */
-static const double SEEN = 0.3;                 /* a smaller gain is not seen beside the scatter */
-static const double PLAIN = 0.6;                /* a larger one is not to be argued with */
-static const double OWN = 0.25;                 /* of its limit: a slower class has its large |G| from others */
+static const double FIRST = 0.25; /* of the pace that the curvature at the start allows */
+static const double FASTER = 2.0; /* at most, from one look to the next */
+static const double WORSE = 1.05; /* times the loss at the last look: too fast */
+static const double SEEN = 0.3;   /* a smaller gain is not seen beside the scatter */
+static const double PLAIN = 0.6;  /* a larger one is not to be argued with */
+static const double OWN = 0.25;   /* of its limit: a slower class has its large |G| from others */
 enum { SAMPLES_AUTO = 256, SAMPLES_LARGE = 128, PRODUCTS_AUTO = 6, AHEAD = 8, PRODUCTS_AHEAD = 4, LARGE = 20000 };
 
 static double unit(const void *ctx, double l) {

@@ -45,6 +45,10 @@ hdo_status hdo__crowd_make(const hdo_config *c, int64_t horizon, int64_t samples
     hdo_mixer m = {0};
     hdo_spectrum s = {0};
     if (st == HDO_OK) st = hdo__mixer_init_config(&m, c, out->n, e);
+    int first[HDO_CLASSES_MAX] = {0};
+    for (int k = 1; k < c->n_classes; k++) first[k] = first[k - 1] + out->cls[k - 1].count;
+    if (st == HDO_OK && c->mixing.partners.id == HDO_PARTNERS_OWN && c->n_classes > 1)
+        hdo__mixer_classes(&m, c->n_classes, first, c->mixing.partners.arg);
     if (st == HDO_OK) {
         if (out->n > 1 && hdo__mixer_spectrum(&m, &s) != HDO_OK)
             st = hdo__fail(e, HDO_E_MEMORY, "out of memory for the contraction of the mixing");
@@ -171,7 +175,8 @@ double hdo__crowd_gain(const hdo_crowd *w, int k, int measured, const hdo_local 
     return gain(c, p, p->growth[measured], loop_at(w, p, hdo__crowd_rate(w, k, t)));
 }
 
-/* Batches bend differently: a step from d away of the minimum goes off by e (H_b - H) d, of squared length e^2 d' (E H_1^2
+/* Batches bend differently: a step from d away of the minimum goes off by e (H_b - H) d, of squared length e^2 d' (E
+ * H_1^2
  * - H^2) d / batch. Along the sharpest direction, with E H_1^2 about kappa H, the distance shrinks while
  * (1 - e l)^2 + e^2 l (kappa - l) / batch is below 1 (the node alone, or the mean of n with batch n times as large), or
  * below 1 / lambda (the node among others, which draw it back). */

@@ -101,8 +101,7 @@ static void blend(const hdo_meeting *w, const moments *any, const moments *own, 
     for (int k = 0; k < w->n_classes; k++) {
         s->a[k] = share * own->a[k] + (1.0 - share) * any->a[k];
         s->m[k] = share * own->m[k] + (1.0 - share) * any->m[k];
-        for (int l = 0; l < w->n_classes; l++)
-            s->b[k][l] = share * own->b[k][l] + (1.0 - share) * any->b[k][l];
+        for (int l = 0; l < w->n_classes; l++) s->b[k][l] = share * own->b[k][l] + (1.0 - share) * any->b[k][l];
     }
 }
 

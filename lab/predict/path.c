@@ -66,13 +66,13 @@ static int64_t choose(const hdo_lens *l, int64_t t, int64_t batch, int64_t *idx)
 
 /* ---- nodes around the mean ---- */
 
-/* Gradients are taken where the nodes are, so the mean descends E f(x + xi), with xi spread as the nodes are: f + tr(H Gamma)
- * / 2 to second order. Where curvature falls along the way (saturating losses) the mean moves faster for it. A xi is made
- * every step: the noise of one batch of a class that is drawn by its share, as far as meetings leave it. */
+/* Gradients are taken where the nodes are, so the mean descends E f(x + xi), with xi spread as the nodes are: f + tr(H
+ * Gamma) / 2 to second order. Where curvature falls along the way (saturating losses) the mean moves faster for it. A
+ * xi is made every step: the noise of one batch of a class that is drawn by its share, as far as meetings leave it. */
 typedef struct wobble {
     const hdo_crowd *crowd; /* NULL: nobody is anywhere else */
     double left[HDO_CLASSES_MAX];
-    double *xi, *ga;        /* (d) each */
+    double *xi, *ga; /* (d) each */
     int64_t *idx;
     bool any;
 } wobble;
@@ -104,7 +104,8 @@ static hdo_status wander(hdo_lens *l, wobble *b, int64_t t, const double *x, hdo
     int k = draw_class(l, w, t);
     const hdo_crowd_class *c = &w->cls[k];
     for (int i = 0; i < w->n_classes; i++) {
-        if (w->cls[i].count > 0) b->left[i] = (b->left[i] + w->enter[i][1][t]) * (hdo__crowd_meets(w, t) ? w->lambda : 1.0);
+        if (w->cls[i].count > 0)
+            b->left[i] = (b->left[i] + w->enter[i][1][t]) * (hdo__crowd_meets(w, t) ? w->lambda : 1.0);
     }
     double scale = sqrt(b->left[k] * w->n / c->count), size = 0.0;
     int64_t m = (int64_t)c->batch < BATCH_MOST ? (int64_t)c->batch : BATCH_MOST;
@@ -139,8 +140,8 @@ static hdo_status gradient(hdo_lens *l, const wobble *b, const int64_t *idx, int
     return st;
 }
 
-static hdo_status walk(hdo_lens *l, hdo_path *p, int64_t batch, const hdo_crowd *w, const int64_t *step, int n, double *x,
-                       hdo_error *e) {
+static hdo_status walk(hdo_lens *l, hdo_path *p, int64_t batch, const hdo_crowd *w, const int64_t *step, int n,
+                       double *x, hdo_error *e) {
     size_t d = l->run->problem.objective->d;
     double *g = x + d, *m = x + 2 * d, loss;
     int64_t *idx = hdo__alloc((size_t)(batch + 1 + 2 * BATCH_MOST) * sizeof *idx);

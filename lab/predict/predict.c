@@ -121,8 +121,8 @@ hdo_status hdo__predict_path(hdo_predictor *q, const hdo_crowd *w, const hdo_pat
     *out = NULL;
     for (int i = 0; i < q->n_paths && *out == NULL; i++) {
         hdo_path *p = &q->path[i];
-        bool same = p->total == w->total && fabs(p->momentum - momentum) < 1e-9 &&
-                    fabs(p->around - around) <= 1e-9 * around;
+        bool same =
+            p->total == w->total && fabs(p->momentum - momentum) < 1e-9 && fabs(p->around - around) <= 1e-9 * around;
         for (int64_t t = 0; t < w->total && same; t++) same = fabs(p->pace[t] - pace[t]) <= 1e-9 * pace[t];
         if (same) *out = p;
     }

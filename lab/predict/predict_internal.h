@@ -12,7 +12,7 @@
 #include "lab/predict/slq.h"
 #include "lab/study/study_internal.h"
 
-enum { HDO_PROBES = 4, HDO_NOISES = 3, HDO_BLOCKS = 2, HDO_LOCALS_MAX = 12 };
+enum { HDO_PROBES = 4, HDO_NOISES = 8, HDO_BLOCKS = 2, HDO_LOCALS_MAX = 12 };
 
 /* A problem at one point. Every number is about the loss on the training data. */
 typedef struct hdo_local {
@@ -151,17 +151,17 @@ typedef struct hdo_rates {
 
 typedef struct hdo_auto { /* what the choice is made from, besides the problem as it looks */
     const hdo_crowd *crowd;
-    double noise[HDO_CLASSES_MAX]; /* a_k = tr(C_k phi(H)) of a node */
+    double noise[HDO_CLASSES_MAX];  /* a_k = tr(C_k phi(H)) of a node */
     double stable[HDO_CLASSES_MAX]; /* rate at which noise makes as much noise, momentum counted in */
-    double limit[HDO_CLASSES_MAX]; /* most that is allowed, a part of it */
-    double given[HDO_CLASSES_MAX]; /* rates that are not to be chosen; 0: choose */
-    double top;                    /* most for any */
-    double steps, so_far;          /* of full rate: to go, and done */
-    double way, slope;             /* sum of the paces so far; what the loss loses when it grows e-fold */
-    hdo_rates before;              /* as they are */
-    bool weights;                  /* may be chosen; otherwise equal */
-    bool early;                    /* in the run */
-    int64_t ahead;                 /* steps until the next look */
+    double limit[HDO_CLASSES_MAX];  /* most that is allowed, a part of it */
+    double given[HDO_CLASSES_MAX];  /* rates that are not to be chosen; 0: choose */
+    double top;                     /* most for any */
+    double steps, so_far;           /* of full rate: to go, and done */
+    double way, slope;              /* sum of the paces so far; what the loss loses when it grows e-fold */
+    hdo_rates before;               /* as they are */
+    bool weights;                   /* may be chosen; otherwise equal */
+    bool early;                     /* in the run */
+    int64_t ahead;                  /* steps until the next look */
 } hdo_auto;
 
 void hdo__rates_best(const hdo_auto *a, const hdo_local *p, hdo_rates *best);

@@ -3,13 +3,13 @@
  * Rates and weights for the rest of a run: those with the least loss expected at its end. The mean model depends on
  * v_k = w_k e_k / W alone; its pace is p = sum n_k v_k. Three parts, for T steps to go:
  *
- *   descent   loss over the logarithm of the way (the sum of the paces) is nearly a straight line: - s ln(1 + p T / way)
- *   noise     l/2 sum n_k v_k^2 C_k,l (1 - q^T) / (1 - q) in a direction of curvature l, with q = (1 - p l)^2
- *   old noise what the pace so far has left, as far as it will not be forgotten: the same with q^T
+ *   descent   loss over the logarithm of the way (the sum of the paces) is nearly a straight line: - s ln(1 + p T /
+ * way) noise     l/2 sum n_k v_k^2 C_k,l (1 - q^T) / (1 - q) in a direction of curvature l, with q = (1 - p l)^2 old
+ * noise what the pace so far has left, as far as it will not be forgotten: the same with q^T
  *
- * Descent by the local quadratic would do for a few steps only: it sees no more than its own minimum. At a given pace the
- * noise is least for v_k inverse to a_k; where a class may not go as fast as the others, that costs pace, and how much of
- * it is worth while is searched: theta = 0 is inverse to a_k, theta = inf leaves slow classes out.
+ * Descent by the local quadratic would do for a few steps only: it sees no more than its own minimum. At a given pace
+ * the noise is least for v_k inverse to a_k; where a class may not go as fast as the others, that costs pace, and how
+ * much of it is worth while is searched: theta = 0 is inverse to a_k, theta = inf leaves slow classes out.
  */
 #include <math.h>
 
@@ -23,9 +23,9 @@ static const double LEAST_WEIGHT = 1e-3;
 static const double GAIN_MAX = 0.9; /* of noise by noise: beyond it there is no prediction */
 
 typedef struct piece {
-    double pace, steps;     /* to come */
-    double before, so_far;  /* of the steps that have been */
-    bool old;               /* noise of those */
+    double pace, steps;    /* to come */
+    double before, so_far; /* of the steps that have been */
+    bool old;              /* noise of those */
 } piece;
 
 static double keep(double rate, double l) {
@@ -71,8 +71,8 @@ static void candidate(const hdo_auto *a, double top, double theta, double psi, h
     double least = HUGE_VAL, most = 0.0, first = 0.0;
     for (int k = 0; k < w->n_classes; k++) least = w->cls[k].count > 0 ? fmin(least, a->noise[k]) : least;
     for (int k = 0; k < w->n_classes; k++) {
-        r->rate[k] = a->given[k] > 0.0 ? a->given[k]
-                                       : fmin(a->limit[k], top * pow(least / fmax(a->noise[k], 1e-300), psi));
+        r->rate[k] =
+            a->given[k] > 0.0 ? a->given[k] : fmin(a->limit[k], top * pow(least / fmax(a->noise[k], 1e-300), psi));
         r->weight[k] = 1.0;
         if (w->cls[k].count > 0) most = fmax(most, r->rate[k]);
     }

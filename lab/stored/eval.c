@@ -331,8 +331,7 @@ hdo_status hdo_export_weights(const char *source, int64_t node, const char *path
     if (st == HDO_OK) st = model_open(c, source, &o, &m, &v, e);
     if (st == HDO_OK) {
         snprintf(step, sizeof step, "%lld", (long long)v.step);
-        const char *const notes[] = {
-            "model", c->model.name, "data", c->data.name, "step", step, "node", v.which, NULL};
+        const char *const notes[] = {"model", c->model.name, "data", c->data.name, "step", step, "node", v.which, NULL};
         st = hdo__weights_save(m.problem.objective, m.x, notes, path, e);
     }
     model_close(&m);

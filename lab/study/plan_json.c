@@ -24,8 +24,8 @@ char *hdo_fleet_plan_json(const hdo_fleet_plan *p) {
     HDO_JSON_INTS(&j, {"fo", p->fleet.fo}, {"zo", p->fleet.zo}, {"rv_max", p->fleet.rv_max});
     HDO_JSON_REALS(&j, {"fo_speed", p->fleet.fo_speed}, {"zo_speed", p->fleet.zo_speed}, {"time", p->fleet.time},
                    {"traffic", p->fleet.traffic > 0.0 ? p->fleet.traffic : (double)NAN},
-                   {"energy", p->fleet.energy > 0.0 ? p->fleet.energy : (double)NAN},
-                   {"fo_joules", p->fleet.fo_joules}, {"zo_joules", p->fleet.zo_joules});
+                   {"energy", p->fleet.energy > 0.0 ? p->fleet.energy : (double)NAN}, {"fo_joules", p->fleet.fo_joules},
+                   {"zo_joules", p->fleet.zo_joules});
     hdo__json_end(&j, '}');
     put_option(&j, "without", &p->without);
     put_option(&j, "best", &p->best);

@@ -81,7 +81,8 @@ hdo_status hdo__linear_constants(hdo_study *s, hdo_error *e); /* L, L_F, L2, ell
 /* ---- assess.c, warnings.c ---- */
 
 hdo_theory_est hdo__class_kind(const hdo_estimator *s, bool *covered);
-/* price.c: what one round of a fleet costs. Rounds that fit into a share of its time, traffic and energy, not rounded. */
+/* price.c: what one round of a fleet costs. Rounds that fit into a share of its time, traffic and energy, not rounded.
+ */
 typedef struct hdo_price {
     double seconds, bytes, joules; /* bytes and joules: of all nodes together */
 } hdo_price;

@@ -68,9 +68,10 @@ HDO_LAB void hdo__rng_normal(hdo_stream s, uint64_t off, size_t len, float *out)
 HDO_LAB void hdo__rng_rademacher(hdo_stream s, uint64_t off, size_t len, float *out); /* -1 or +1 */
 
 /* Single numbers: i is the position in the stream; different functions at the same i are not independent. */
-double hdo__rng_double(hdo_stream s, uint64_t i);                  /* (0, 1), 53 bits */
-HDO_LAB double hdo__rng_gauss(hdo_stream s, uint64_t i);           /* N(0, 1) in double */
-HDO_LAB uint64_t hdo__rng_below(hdo_stream s, uint64_t i, uint64_t bound); /* uniform on 0 .. bound-1, exact; bound >= 1 */
+double hdo__rng_double(hdo_stream s, uint64_t i);        /* (0, 1), 53 bits */
+HDO_LAB double hdo__rng_gauss(hdo_stream s, uint64_t i); /* N(0, 1) in double */
+HDO_LAB uint64_t hdo__rng_below(hdo_stream s, uint64_t i,
+                                uint64_t bound);               /* uniform on 0 .. bound-1, exact; bound >= 1 */
 double hdo__rng_gamma(hdo_stream s, uint64_t i, double shape); /* Gamma(shape, 1); attempts are chained, see rng.c */
 double hdo__rng_chi2(hdo_stream s, uint64_t i, double dof);    /* chi-square */
 

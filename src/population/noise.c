@@ -35,7 +35,7 @@ bool hdo__population_has_auto(const hdo_population *p) {
     return any;
 }
 
-enum { NEWEST = 4 };              /* steps that |G|^2 is a mean over, about */
+enum { NEWEST = 4 };             /* steps that |G|^2 is a mean over, about */
 static const double ALARM = 3.0; /* |G|^2 beyond that many times what was expected: look again */
 static const double GROWN = 1.2; /* but not because of what was seen there */
 

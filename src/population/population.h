@@ -31,7 +31,8 @@ typedef struct hdo_class { /* a class of nodes, wired */
     bool balanced; /* its rate follows from the measured noise */
     bool chosen;   /* its rate is chosen by hooks.tune */
     double noise;  /* E|G - E G|^2 of one node, as measured; 1 before. Its inverse is the weight in an average */
-    /* with `auto`, 0: none: |G|^2 of its nodes over the last steps, at the last look, and what the mean model said there */
+    /* with `auto`, 0: none: |G|^2 of its nodes over the last steps, at the last look, and what the mean model said
+     * there */
     double g2, g2_seen, g2_expected;
 } hdo_class;
 
@@ -43,9 +44,9 @@ typedef struct hdo_node_result { /* what a local step leaves behind, to be added
     hdo_status status;
 } hdo_node_result;
 
-typedef struct hdo_tuned {                /* what hooks.tune remembers */
-    double way;                           /* sum of the paces of the mean model, over all steps */
-    double seen_way, seen_loss, slope;    /* at the last look: way, training loss, loss per e-fold of the way */
+typedef struct hdo_tuned {             /* what hooks.tune remembers */
+    double way;                        /* sum of the paces of the mean model, over all steps */
+    double seen_way, seen_loss, slope; /* at the last look: way, training loss, loss per e-fold of the way */
 } hdo_tuned;
 
 typedef struct hdo_mean { /* of all models, buffers included; see mean.c */
@@ -73,9 +74,9 @@ typedef struct hdo_population {
     double *clock_s;   /* (n): simulated time of every node; NULL without a time model */
     float *y;          /* (ld): the weighted average y_t; NULL unless kept */
     hdo_tuned tuned;
-    float *fresh;      /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
-    uint8_t *waiting;  /* (n): nodes that have stepped and wait for a partner; NULL unless nodes go at their own pace */
-    bool told;         /* losses are told by the caller, and only those of estimates: nothing else is evaluated */
+    float *fresh;     /* (ld): the common start, for nodes that return with a fresh model; NULL unless they do */
+    uint8_t *waiting; /* (n): nodes that have stepped and wait for a partner; NULL unless nodes go at their own pace */
+    bool told;        /* losses are told by the caller, and only those of estimates: nothing else is evaluated */
 
     /* of the last step */
     double lr[HDO_CLASSES_MAX];
@@ -150,7 +151,8 @@ hdo_status hdo__population_mix(hdo_population *p, const hdo_plan *plan, hdo_coun
 /* Weight of a node of class k when it averages with another, and in the mean model: 1, or as mixing.average says. */
 HDO_LAB double hdo__population_weight(const hdo_population *p, int k);
 
-/* mean.c. The (weighted) mean model into p->mean, and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters; gamma may be NULL. */
+/* mean.c. The (weighted) mean model into p->mean, and Gamma = (1/n) sum |X_i - mu|^2 over the d parameters; gamma may
+ * be NULL. */
 HDO_LAB hdo_status hdo__population_mean(hdo_population *p, double *gamma, hdo_error *e);
 /* y_t, if it is kept; before step t = 1, 2, ... */
 hdo_status hdo__population_add_to_y(hdo_population *p, int64_t step, hdo_error *e);
@@ -163,8 +165,9 @@ bool hdo__population_uses_noise(const hdo_population *p);                       
 HDO_LAB bool hdo__population_wants_noise(const hdo_population *p, int64_t step); /* before this one */
 bool hdo__population_has_auto(const hdo_population *p);
 bool hdo__population_wants_tuning(const hdo_population *p, int64_t step); /* before this step */
-HDO_LAB int64_t hdo__population_next_tuning(const hdo_population *p, int64_t step); /* after this one, as far as planned */
-void hdo__population_follow_g2(hdo_population *p);                                  /* after a step: hdo_class.g2 */
+HDO_LAB int64_t hdo__population_next_tuning(const hdo_population *p,
+                                            int64_t step); /* after this one, as far as planned */
+void hdo__population_follow_g2(hdo_population *p);         /* after a step: hdo_class.g2 */
 
 /* simclock.c. Simulated time of the nodes after a step. */
 void hdo__population_advance_clocks(hdo_population *p, const hdo_plan *plan);

@@ -59,7 +59,7 @@ typedef struct hdo_check_curvature {
     double L;     /* largest Hessian eigenvalue on the batch, by power iteration: a lower estimate; NaN without grad */
     double trace; /* of the Hessian, from second differences along random directions */
     double trace_se;
-    double dimension; /* trace / L: how many directions count */
+    double dimension;              /* trace / L: how many directions count */
     double horizon, effective_dim; /* steps of the run, and how many directions it will learn: hdo_check_horizon; NaN */
 } hdo_check_curvature;
 
@@ -79,12 +79,12 @@ typedef struct hdo_check_class {
     double lr_best, lr_max;           /* of a lone node: largest expected decrease, none above */
     double rv_useful;                 /* more directions do not allow a larger step */
     double rv_data;                   /* estimator noise = data noise, by their traces */
-    double noise_ratio; /* beside a first-order node, where the run will have learnt: hdo_check_horizon; NaN before */
-    double rv_even;     /* at equal rates the class lowers the noise of the mean model from here on; likewise */
-    int64_t least_shard;              /* samples of the node of the class that holds fewest; 0: no data */
-    double time_s;                    /* one estimate */
-    size_t memory_bytes;              /* scratch of one estimate, model and momentum of one node */
-    int64_t forward, backward, jvp;   /* passes of one estimate */
+    double noise_ratio;  /* beside a first-order node, where the run will have learnt: hdo_check_horizon; NaN before */
+    double rv_even;      /* at equal rates the class lowers the noise of the mean model from here on; likewise */
+    int64_t least_shard; /* samples of the node of the class that holds fewest; 0: no data */
+    double time_s;       /* one estimate */
+    size_t memory_bytes; /* scratch of one estimate, model and momentum of one node */
+    int64_t forward, backward, jvp; /* passes of one estimate */
 } hdo_check_class;
 
 typedef enum hdo_check_level { HDO_CHECK_INFO, HDO_CHECK_ADVICE, HDO_CHECK_PROBLEM } hdo_check_level;

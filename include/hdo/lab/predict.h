@@ -104,10 +104,10 @@ HDO_API hdo_status hdo_auto_tune(hdo_run *r, hdo_error *e);
 typedef struct hdo_fleet_choice { /* one way to run a fleet */
     int n0, rv;
     double eta1, eta0;
-    double T, round_s;           /* rounds that fit, seconds of one */
+    double T, round_s;             /* rounds that fit, seconds of one */
     double seconds, bytes, joules; /* of all rounds; bytes and joules of all nodes together */
-    double loss, free_of, noise; /* predicted, of the mean model */
-    bool ok;                     /* a stable rate was found */
+    double loss, free_of, noise;   /* predicted, of the mean model */
+    bool ok;                       /* a stable rate was found */
 } hdo_fleet_choice;
 
 typedef struct hdo_fleet_prediction {

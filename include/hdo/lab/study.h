@@ -281,8 +281,9 @@ typedef struct hdo_plan_sim {
     double scale;                              /* fraction of the planned time that was simulated */
     double without, without_se, with, with_se; /* excess loss f(mu_T) - f*, or validation loss of mu_T */
     double steps_without, steps_with;
-    double tuned_without, tuned_with; /* factor on the planned rates that was best in trials of their own; 0: not tried */
-    bool agrees; /* same sign as the answer, or no significant difference */
+    double tuned_without,
+        tuned_with; /* factor on the planned rates that was best in trials of their own; 0: not tried */
+    bool agrees;    /* same sign as the answer, or no significant difference */
 } hdo_plan_sim;
 
 typedef struct hdo_fleet_plan {
