@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an exchange over the bus costs: two processes, once as bare requests and replies of the NATS client (a model there, a
- * model back), once as members that meet as fast as they can. Needs a server.
+ * What an exchange over the bus costs: two processes, once as bare requests and replies of the NATS client (a model
+ * there, a model back), once as members that meet as fast as they can. Needs a server.
  *
  *     nats-server -a 127.0.0.1 -p 4222 &  build/bench/bench_fleet nats://127.0.0.1:4222 SECONDS NUMBERS...
  */
@@ -27,7 +27,8 @@ static void reply(natsConnection *nc, natsSubscription *sub, natsMsg *msg, void 
 static void serve(const char *url) {
     natsConnection *nc;
     natsSubscription *sub;
-    if (natsConnection_ConnectTo(&nc, url) != NATS_OK || natsConnection_Subscribe(&sub, nc, "bench.raw", reply, NULL) != NATS_OK)
+    if (natsConnection_ConnectTo(&nc, url) != NATS_OK ||
+        natsConnection_Subscribe(&sub, nc, "bench.raw", reply, NULL) != NATS_OK)
         _exit(1);
     for (;;) pause();
 }
