@@ -20,6 +20,7 @@ enum { MAX_REPS = 2000 };
 typedef struct row {
     const char *model;
     int pass, batch, k;
+    int rank; /* of the directions; 0: plain */
 } row;
 
 static const char *const pass_name[] = {"loss", "grad", "jvp", "complex", "loss_many", "evaluate"};
@@ -40,6 +41,11 @@ static const row rows[] = {
     {"transformer", HDO_PASS_EVAL, 256, 4}, {"resnet18", HDO_PASS_EVAL, 256, 1},
     {"mlp", HDO_PASS_CPLX, 8, 64},          {"cnn3", HDO_PASS_CPLX, 256, 16},
     {"transformer", HDO_PASS_CPLX, 256, 8}, {"resnet18", HDO_PASS_CPLX, 50, 4},
+    {"mlp", HDO_PASS_MANY, 8, 128, 1},      {"mlp", HDO_PASS_MANY, 64, 128, 1},
+    {"cnn2", HDO_PASS_MANY, 256, 128, 1},   {"cnn3", HDO_PASS_MANY, 256, 128, 1},
+    {"cnn3", HDO_PASS_MANY, 256, 128, 4},   {"transformer", HDO_PASS_MANY, 256, 8, 1},
+    {"resnet18", HDO_PASS_MANY, 50, 4, 1},  {"mlp", HDO_PASS_LOSS, 64, 0},
+    {"mlp", HDO_PASS_LOSS, 1024, 0},
 };
 
 static int by_value(const void *a, const void *b) {
@@ -66,6 +72,7 @@ static void run(const row *r, int threads, double seconds) {
     hdo_net_words words = {.classes = classes, .dropout = 0.1};
     hdo_error e;
     if (net == NULL || hdo__net_parse(net, hdo__model_text(r->model, false), &words, &e) != HDO_OK) exit(1);
+    net->rank = r->rank;
     hdo__net_plan(net);
     size_t d = net->params.total, ld = d + net->buffers.total, n = (size_t)B * net->value[0].n;
     int K = r->k > 0 ? r->k : 1, models = r->pass == HDO_PASS_EVAL ? K : 1;
@@ -81,6 +88,16 @@ static void run(const row *r, int threads, double seconds) {
     for (int i = 0; i < models; i++) hdo__net_init(net, HDO_INIT_PYTORCH, 0, (uint64_t)i, X + (size_t)i * ld);
     hdo_net_samples b = {.size = B, .in = in, .tok = tok, .label = label, .train = true};
     hdo_dirs u = {.s = hdo__stream(1, HDO_RNG_DIRECTION, 0, 0, 0), .dist = HDO_DIST_GAUSSIAN, .d = d};
+    hdo_tensor shape[HDO_PARAMS_MAX];
+    for (int i = 0; i < net->params.n; i++) {
+        const hdo_param *p = &net->params.row[i];
+        shape[i] = (hdo_tensor){.off = p->off, .len = p->len, .n_dim = p->n_dim, .split = p->split};
+        memcpy(shape[i].dim, p->dim, sizeof p->dim);
+    }
+    u.rank = r->rank;
+    u.tensors = shape;
+    u.n_tensors = net->params.n;
+    u.idle = hdo__net_idle(net);
     hdo_team team;
     hdo_arena own;
     size_t bytes = hdo__net_work_for(net, r->pass, B, K);
@@ -105,8 +122,8 @@ static void run(const row *r, int threads, double seconds) {
     qsort(t, (size_t)reps, sizeof *t, by_value);
     double passes[] = {1, 3, 1 + 2.0 * K, 4.0 * K, K, K}, peak = (double)(threads == 1 ? 0 : own.high);
     for (int i = 0; i < threads; i++) peak += (double)team.arena[i].high;
-    printf("%s,%s batch %d k %d,%s,%d,%d,%.6g,%.6g,%.6g,%.4g,%.4g\n", pass_name[r->pass], r->model, B, r->k, k->name,
-           threads, reps, t[reps / 2], t[reps / 10], t[reps * 9 / 10],
+    printf("%s,%s batch %d k %d rank %d,%s,%d,%d,%.6g,%.6g,%.6g,%.4g,%.4g\n", pass_name[r->pass], r->model, B, r->k,
+           r->rank, k->name, threads, reps, t[reps / 2], t[reps / 10], t[reps * 9 / 10],
            2e-9 * multiply_adds(net) * B * passes[r->pass] / t[reps / 2], peak / 1e6);
     fflush(stdout);
     hdo__team_clear(&team);
@@ -120,7 +137,7 @@ int main(int argc, char **argv) {
     printf("bench,shape,backend,threads,reps,median_s,p10_s,p90_s,gflops,peak_mb\n");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char name[64];
-        snprintf(name, sizeof name, "%s %s", pass_name[rows[i].pass], rows[i].model);
+        snprintf(name, sizeof name, "%s %s%s", pass_name[rows[i].pass], rows[i].model, rows[i].rank > 0 ? " low" : "");
         if (strstr(name, filter) == NULL) continue;
         for (int threads = 1; threads <= 2; threads++) run(&rows[i], threads, seconds);
     }

@@ -9,6 +9,7 @@ typedef struct weights_options {
     cli_common common;
     const char *output;
     int64_t node;
+    bool trained;
 } weights_options;
 
 #define AT(member) offsetof(weights_options, member)
@@ -16,13 +17,16 @@ static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, "FILE", "convert: where to", .target = AT(output)},
     {"node", 0, CLI_INT, "N|mean", "convert: the model of node N, from 0, or the mean of all (default)",
      .target = AT(node), .lo = 0, .hi = (1 << 24) - 1, .words = "mean", .takes = "the number of a node or 'mean'"},
+    {"trained", 0, CLI_FLAG, NULL,
+     "convert: only what the run trains (model.train), named as adapters are, instead of the whole model",
+     .target = AT(trained)},
     {.name = NULL},
 };
 
 enum { INFO, CONVERT };
 static const cli_verb verbs[] = {
     {"info", "FILE [--json]", "names, types and shapes of the tensors in a safetensors file"},
-    {"convert", "RUN|CHECKPOINT [-o FILE] [--node N|mean]",
+    {"convert", "RUN|CHECKPOINT [-o FILE] [--node N|mean] [--trained]",
      "writes the model of one node, or the mean of all nodes (the default), as a safetensors file with PyTorch's "
      "tensor "
      "names. Start a run from it with hdo run ... --init FILE, or load it in PyTorch."},
@@ -89,9 +93,9 @@ static int info(const char *path, bool json) {
     return code;
 }
 
-static int convert(const char *source, int64_t node, const char *out) {
+static int convert(const char *source, int64_t node, bool trained, const char *out) {
     hdo_error e = {0};
-    hdo_status st = hdo_export_weights(source, node, out, &e);
+    hdo_status st = (trained ? hdo_export_trained : hdo_export_weights)(source, node, out, &e);
     if (st != HDO_OK) return cli_fail(&e);
     printf("%s\n", out);
     return 0;
@@ -103,7 +107,7 @@ static int run_weights(int argc, char **argv) {
     if (code >= 0) return code;
     if (o.common.verb == INFO) return info(o.common.word[1], o.common.json);
     if (o.output == NULL) return cli_usage_error("weights", "where to? Give -o FILE");
-    return convert(o.common.word[1], o.node, o.output);
+    return convert(o.common.word[1], o.node, o.trained, o.output);
 }
 
 const cli_command cmd_weights = {

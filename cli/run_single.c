@@ -38,6 +38,15 @@ static void print_plan(const hdo_config *c, const hdo_run *r, bool json) {
            (long long)i.total_steps, i.threads);
     printf("# memory: models %.1f MB, scratch %.1f MB; exchanged a step: at most %.2f MB\n",
            (double)i.state_bytes / 1e6, (double)i.scratch_bytes / 1e6, (double)i.bytes_per_step / 1e6);
+    if (i.d_total > i.d)
+        printf("# trained: %lld of the %lld numbers of the model; the others are %.1f MB, once for all nodes\n",
+               (long long)i.d, (long long)i.d_total, (double)i.frozen_bytes / 1e6);
+    for (int k = 0; k < c->n_classes; k++)
+        printf("# a node of class %s: parameters %.2f MB, momentum %.2f MB, estimate %.2f MB, activations %.2f MB, "
+               "directions %.2f MB\n",
+               c->population[k].name, (double)i.node[k].parameters / 1e6, (double)i.node[k].momentum / 1e6,
+               (double)i.node[k].estimate / 1e6, (double)i.node[k].activations / 1e6,
+               (double)i.node[k].directions / 1e6);
     if (i.train_samples > 0)
         printf("# data: %lld training, %lld validation samples\n", (long long)i.train_samples,
                (long long)i.val_samples);

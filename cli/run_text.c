@@ -45,9 +45,20 @@ void run_print_plan_json(const hdo_config *c, const hdo_run_info *i) {
     hdo__json_begin(&j, false, 1);
     hdo__json_bool(&j, "dry_run", true);
     hdo__json_text(&j, "model", c->model.name);
-    HDO_JSON_INTS(&j, {"d", (int64_t)i->d}, {"n", i->n}, {"total_steps", i->total_steps}, {"threads", i->threads},
-                  {"state_bytes", (int64_t)i->state_bytes}, {"scratch_bytes", (int64_t)i->scratch_bytes},
-                  {"bytes_per_step", i->bytes_per_step});
+    HDO_JSON_INTS(&j, {"d", (int64_t)i->d}, {"d_total", i->d_total}, {"n", i->n}, {"total_steps", i->total_steps},
+                  {"threads", i->threads}, {"state_bytes", (int64_t)i->state_bytes},
+                  {"scratch_bytes", (int64_t)i->scratch_bytes}, {"bytes_per_step", i->bytes_per_step},
+                  {"frozen_bytes", (int64_t)i->frozen_bytes});
+    hdo__json_object(&j, "node_bytes");
+    for (int k = 0; k < c->n_classes; k++) {
+        const hdo_node_bytes *b = &i->node[k];
+        hdo__json_object(&j, c->population[k].name);
+        HDO_JSON_INTS(&j, {"parameters", (int64_t)b->parameters}, {"momentum", (int64_t)b->momentum},
+                      {"estimate", (int64_t)b->estimate}, {"activations", (int64_t)b->activations},
+                      {"directions", (int64_t)b->directions});
+        hdo__json_end(&j, '}');
+    }
+    hdo__json_end(&j, '}');
     hdo__json_end(&j, '}');
     cli_json(&j);
 }

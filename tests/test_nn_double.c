@@ -42,6 +42,15 @@ const hdo_simd *hdo__simd(void) {
     return &table;
 }
 
+/* No directions of low rank here. */
+const hdo_tensor *hdo__dirs_matrix(const hdo_dirs *u, size_t off, int *m, int *n) {
+    (void)u, (void)off, (void)m, (void)n;
+    return NULL;
+}
+void hdo__dirs_factors(const hdo_dirs *u, int r, const hdo_tensor *t, float *a, float *b) {
+    (void)u, (void)r, (void)t, (void)a, (void)b;
+}
+
 void hdo__dirs_fill(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
     (void)u;
     for (size_t i = 0; i < len; i++) out[i] = sqrt(3.0) * hashed((uint32_t)(off + i), 90000u + (uint32_t)r);

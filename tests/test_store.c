@@ -84,20 +84,20 @@ static void test_inputs_of_every_class_count(void **state) {
     char path[64], first[65], same[65];
     snprintf(path, sizeof path, "%s/rates", folder);
     assert_int_equal(hdo__file_write(path, "0 1\n", 4, NULL), HDO_OK);
-    hdo__record_hash_inputs(&r->record);
+    hdo__inputs_sha256(r->record.config, r->record.inputs_sha256);
     assert_string_equal(r->record.inputs_sha256, ""); /* none is named */
     for (int k = 0; k < HDO_CLASSES_MAX; k += HDO_CLASSES_MAX - 1) {
         r->config.n_classes = HDO_CLASSES_MAX;
         snprintf(r->config.population[k].schedule_file, sizeof r->config.population[k].schedule_file, "%s", path);
-        hdo__record_hash_inputs(&r->record);
+        hdo__inputs_sha256(r->record.config, r->record.inputs_sha256);
         memcpy(first, r->record.inputs_sha256, sizeof first);
         assert_int_equal(strlen(first), 64);
         assert_int_equal(hdo__file_write(path, k == 0 ? "0 2\n" : "0 3\n", 4, NULL), HDO_OK);
-        hdo__record_hash_inputs(&r->record);
+        hdo__inputs_sha256(r->record.config, r->record.inputs_sha256);
         assert_string_not_equal(r->record.inputs_sha256, first);
         memcpy(same, r->record.inputs_sha256, sizeof same);
         r->config.n_classes = HDO_CLASSES_MAX - 1; /* behind the last class nothing is read */
-        hdo__record_hash_inputs(&r->record);
+        hdo__inputs_sha256(r->record.config, r->record.inputs_sha256);
         if (k == 0) assert_string_equal(r->record.inputs_sha256, same);
         if (k > 0) assert_string_not_equal(r->record.inputs_sha256, same);
     }

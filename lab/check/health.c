@@ -24,12 +24,26 @@ enum { NOISE_BATCHES = 16, SAMPLES_MIN = 8 };
 
 /* ---- predictions ---- */
 
+/* Factors make the noise of a matrix (m, n) larger by 2 (m + n + 1) / rank coordinates. */
+static double low_rank_omega(const hdo_objective *f, const hdo_estimator *s, const float *g) {
+    double d = (double)hdo__objective_live(f), sum = 0.0;
+    const hdo_dirs u = {.rank = s->rank, .tensors = f->tensors, .n_tensors = f->n_tensors};
+    for (int t = 0; t < f->n_tensors; t++) {
+        int m, n;
+        bool factors = hdo__dirs_matrix(&u, f->tensors[t].off, &m, &n) != NULL;
+        double more = factors ? 2.0 * (double)(m + n + 1) / (double)s->rank : 0.0;
+        sum += (d + 1.0 + more) * hdo__sumsq(f->tensors[t].len, g + f->tensors[t].off);
+    }
+    return sum / ((double)s->rv * hdo__sumsq(f->d, g));
+}
+
 static double omega(const hdo_lab *l, const hdo_estimator *s, const float *g) {
     const hdo_objective *f = l->f;
     double extra = s->distribution == HDO_DIST_GAUSSIAN ? 1.0 : -1.0, rv = (double)s->rv;
     if (!s->ops->zeroth) return 0.0;
     if (s->ops->axes) return s->coords > 0 && (size_t)s->coords < f->d ? (double)f->d / (double)s->coords - 1.0 : 0.0;
-    if (s->directions == HDO_DIRECTIONS_WHOLE || g == NULL) return ((double)hdo__objective_live(f) + extra) / rv;
+    if (s->directions == HDO_DIRECTIONS_LOW_RANK && g != NULL) return low_rank_omega(f, s, g);
+    if (s->directions != HDO_DIRECTIONS_PER_TENSOR || g == NULL) return ((double)hdo__objective_live(f) + extra) / rv;
     double sum = 0.0;
     for (int t = 0; t < f->n_tensors; t++) {
         size_t lo = f->tensors[t].off, len = f->tensors[t].len;

@@ -278,6 +278,7 @@ static hdo_status measure(const hdo_objective *f, const hdo_dataset *ds, const f
 }
 
 typedef struct model { /* a stored model with what it belongs to */
+    hdo_config config;
     hdo_problem problem;
     float *x; /* (d + n_buf) */
 } model;
@@ -287,20 +288,45 @@ static void model_close(model *m) {
     hdo__problem_close(&m->problem);
 }
 
+/* A run that trains a part of the model stores that part: the rest comes from the files it began with. */
+static hdo_status same_base(const hdo_config *c, const char *source, hdo_error *e) {
+    char now[65];
+    hdo_ckfile ck;
+    hdo_state_head h;
+    hdo_status st =
+        is_folder(source) ? hdo__ckfile_open_newest(&ck, source, NULL, 0, e) : hdo__ckfile_open_whole(&ck, source, e);
+    if (st != HDO_OK) return st;
+    st = hdo__state_read_head(ck.state, ck.path, &h, e);
+    hdo__inputs_sha256(c, now);
+    if (st == HDO_OK && strcmp(now, h.inputs_sha256) != 0)
+        st = hdo__fail(
+            e, HDO_E_DATA,
+            "'%s' trains a part of the model (model.train: %s); the rest is in '%s', which is not the file the "
+            "run began with",
+            source, c->model.train, c->model.weights);
+    hdo__ckfile_close(&ck);
+    return st;
+}
+
 static hdo_status model_open(const hdo_config *c, const char *source, const hdo_eval_options *o, model *m,
                              hdo_evaluation *out, hdo_error *e) {
-    *m = (model){.x = NULL};
+    m->x = NULL;
+    m->problem = (hdo_problem){0};
     *out = (hdo_evaluation){.step = -1, .n = -1};
     if (!hdo__problem_has_data(c))
         return hdo__fail(e, HDO_E_UNSUPPORTED, "model '%s' is a formula without data", c->model.name);
     if (!hdo__path_exists(source)) return hdo__fail(e, HDO_E_DATA, "'%s' does not exist", source);
-    hdo_status st = hdo__problem_open_whole(&m->problem, c, e);
+    m->config = *c;
+    bool file = !is_folder(source) && !hdo__ckfile_is(source);
+    if (file) snprintf(m->config.model.train, sizeof m->config.model.train, "all"); /* files hold whole models */
+    hdo_status st = hdo__problem_open_whole(&m->problem, &m->config, e);
     if (st != HDO_OK) return st;
     const hdo_objective *f = m->problem.objective;
     int classes = m->problem.train->classes;
     m->x = hdo__alloc((f->d + f->n_buf) * sizeof *m->x);
     if (m->x == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the model");
-    st = f->ops->init(f, (uint64_t)c->seed, m->x); /* what the file may leave out */
+    if (file) st = f->ops->init(f, (uint64_t)c->seed, m->x); /* what the file may leave out */
+    if (st == HDO_OK && f->whole != NULL) st = same_base(c, source, e);
     if (st == HDO_OK) st = load_model(f, source, o, classes, m->x, out, e);
     out->d = (int64_t)f->d;
     out->classes = classes;
@@ -309,34 +335,46 @@ static hdo_status model_open(const hdo_config *c, const char *source, const hdo_
 
 hdo_status hdo_evaluate(const hdo_config *c, const char *source, const hdo_eval_options *o, hdo_evaluation *out,
                         hdo_error *e) {
-    model m;
-    hdo_status st = model_open(c, source, o, &m, out, e);
+    model *m = malloc(sizeof *m);
+    if (m == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
+    hdo_status st = model_open(c, source, o, m, out, e);
     if (st == HDO_OK && out->classes > HDO_EVAL_CLASSES_MAX) {
         st = hdo__fail(e, HDO_E_UNSUPPORTED, "more than %d classes", HDO_EVAL_CLASSES_MAX);
     }
-    if (st == HDO_OK) st = measure(m.problem.objective, o->train ? m.problem.train : m.problem.val, m.x, o, out, e);
-    model_close(&m);
+    const hdo_problem *p = &m->problem;
+    if (st == HDO_OK) st = measure(p->objective, o->train ? p->train : p->val, m->x, o, out, e);
+    model_close(m);
+    free(m);
     if (st != HDO_OK) hdo_evaluation_clear(out);
     return st;
 }
 
-hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e) {
+static hdo_status export_model(const char *source, int64_t node, const char *path, bool part, hdo_error *e) {
     hdo_config *c = malloc(sizeof *c);
     hdo_eval_options o = {.node = node};
     hdo_evaluation v;
-    model m = {.x = NULL};
+    model *m = calloc(1, sizeof *m);
     char step[32];
-    if (c == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory");
-    hdo_status st = hdo_stored_config(source, c, e);
-    if (st == HDO_OK) st = model_open(c, source, &o, &m, &v, e);
+    hdo_status st =
+        c != NULL && m != NULL ? hdo_stored_config(source, c, e) : hdo__fail(e, HDO_E_MEMORY, "out of memory");
+    if (st == HDO_OK) st = model_open(c, source, &o, m, &v, e);
     if (st == HDO_OK) {
         snprintf(step, sizeof step, "%lld", (long long)v.step);
         const char *const notes[] = {"model", c->model.name, "data", c->data.name, "step", step, "node", v.which, NULL};
-        st = hdo__weights_save(m.problem.objective, m.x, notes, path, e);
+        st = (part ? hdo__weights_save_part : hdo__weights_save)(m->problem.objective, m->x, notes, path, e);
     }
-    model_close(&m);
+    if (m != NULL) model_close(m);
+    free(m);
     free(c);
     return st;
+}
+
+hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e) {
+    return export_model(source, node, path, false, e);
+}
+
+hdo_status hdo_export_trained(const char *source, int64_t node, const char *path, hdo_error *e) {
+    return export_model(source, node, path, true, e);
 }
 
 void hdo_evaluation_clear(hdo_evaluation *v) {

@@ -29,7 +29,90 @@ static void draw(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
     }
 }
 
+/* ---- low rank: factors stand where plain numbers would: a (rank, m) from the offset of the tensor on, then b ---- */
+
+static bool is_matrix(const hdo_tensor *t, int rank, int *m, int *n) {
+    if (t->n_dim < 2) return false;
+    size_t rows = (size_t)t->dim[0], cols = hdo__tensor_live(t) / rows;
+    *m = (int)rows;
+    *n = (int)cols;
+    return (size_t)rank * (rows + cols) < rows * cols;
+}
+
+const hdo_tensor *hdo__dirs_matrix(const hdo_dirs *u, size_t off, int *m, int *n) {
+    for (int t = 0; t < u->n_tensors && u->rank > 0; t++)
+        if (u->tensors[t].off == off) return is_matrix(&u->tensors[t], u->rank, m, n) ? &u->tensors[t] : NULL;
+    return NULL;
+}
+
+/* Numbers [from, from + len) of factor a_q (b: false) or b_q. */
+static void factor(const hdo_dirs *u, int r, const hdo_tensor *t, int q, bool b, size_t from, size_t len, float *out) {
+    size_t m = (size_t)t->dim[0], n = hdo__tensor_live(t) / m, rank = (size_t)u->rank;
+    hdo_stream s = u->s;
+    s.sub = (uint32_t)r;
+    hdo__rng_normal(s, t->off + (b ? rank * m + (size_t)q * n : (size_t)q * m) + from, len, out);
+    if (!b) hdo__scale(len, (float)(1.0 / sqrt((double)u->rank)), out);
+}
+
+void hdo__dirs_factor_rows(const hdo_dirs *u, int r, const hdo_tensor *t, int i0, int rows, float c, float *a,
+                           float *b) {
+    size_t m = (size_t)rows, n = hdo__tensor_live(t) / (size_t)t->dim[0];
+    for (int q = 0; q < u->rank; q++) {
+        factor(u, r, t, q, false, (size_t)i0, m, a + (size_t)q * m);
+        factor(u, r, t, q, true, 0, n, b + (size_t)q * n);
+    }
+    hdo__scale((size_t)u->rank * m, c, a);
+}
+
+void hdo__dirs_factors(const hdo_dirs *u, int r, const hdo_tensor *t, float *a, float *b) {
+    hdo__dirs_factor_rows(u, r, t, 0, t->dim[0], 1.0f, a, b);
+}
+
+/* out += numbers [from, from + len) of the matrix (m, n), in blocks of rows and columns. */
+static void add_product(const hdo_dirs *u, int r, const hdo_tensor *t, size_t from, size_t len, float *out, size_t n) {
+    enum { SIDE = 512 };
+    float a[SIDE], b[SIDE];
+    size_t last = (from + len - 1) / n;
+    for (size_t i0 = from / n; i0 <= last; i0 += SIDE) {
+        size_t rows = last + 1 - i0 < SIDE ? last + 1 - i0 : SIDE;
+        for (size_t c = 0; c < n; c += SIDE) {
+            size_t w = n - c < SIDE ? n - c : SIDE;
+            for (int q = 0; q < u->rank; q++) {
+                factor(u, r, t, q, false, i0, rows, a);
+                factor(u, r, t, q, true, c, w, b);
+                for (size_t i = 0; i < rows; i++) {
+                    size_t lo = (i0 + i) * n + c, hi = lo + w; /* the part of this row that is asked for */
+                    size_t at = lo > from ? lo : from, end = hi < from + len ? hi : from + len;
+                    if (at < end) hdo__axpy(end - at, a[i], b + (at - lo), out + (at - from));
+                }
+            }
+        }
+    }
+}
+
+static void fill_plain(const hdo_dirs *u, int r, size_t off, size_t len, float *out);
+
+static void fill_low_rank(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
+    for (int k = 0; k < u->n_tensors; k++) {
+        const hdo_tensor *t = &u->tensors[k];
+        size_t lo = off > t->off ? off : t->off, end = off + len, hi = end < t->off + t->len ? end : t->off + t->len;
+        int m, n;
+        if (lo >= hi) continue;
+        if (!is_matrix(t, u->rank, &m, &n)) {
+            fill_plain(u, r, lo, hi - lo, out + (lo - off));
+            continue;
+        }
+        size_t live = t->off + hdo__tensor_live(t), stop = hi < live ? hi : live;
+        memset(out + (lo - off), 0, (hi - lo) * sizeof(float));
+        if (lo < stop) add_product(u, r, t, lo - t->off, stop - lo, out + (lo - off), (size_t)n);
+    }
+}
+
 static void fill_inside(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
+    (u->rank > 0 ? fill_low_rank : fill_plain)(u, r, off, len, out);
+}
+
+static void fill_plain(const hdo_dirs *u, int r, size_t off, size_t len, float *out) {
     size_t end = off + len, from = off;
     for (size_t at = off, n; (n = hdo__outside(u->idle, &at, end, len)) > 0; from = at += n) {
         memset(out + (from - off), 0, (at - from) * sizeof(float));

@@ -53,6 +53,8 @@ static const struct {
     {"model.input_size", "model.name = resnet18"},
     {"model.resize", "model.name = resnet18"},
     {"model.layers", "model.name = custom"},
+    {"model.train",
+     "model.name != quadratic, logistic, logistic-l2 or model.name = logistic and model.reading = authors"},
     {"model.weights", ALWAYS},
     {"model.l2", "model.name = logistic-l2"},
     {"model.dim", "model.name = quadratic"},

@@ -83,7 +83,8 @@ static const hdo_word schedule_words[] = {WORD("constant", HDO_SCHEDULE_CONSTANT
                                           WORD("cosine-authors", HDO_SCHEDULE_COSINE_AUTHORS),
                                           WORD("file", HDO_SCHEDULE_FILE), WORDS_END};
 static const hdo_word directions_words[] = {WORD("whole", HDO_DIRECTIONS_WHOLE),
-                                            WORD("per-tensor", HDO_DIRECTIONS_PER_TENSOR), WORDS_END};
+                                            WORD("per-tensor", HDO_DIRECTIONS_PER_TENSOR),
+                                            WORD_COUNT("low-rank", HDO_DIRECTIONS_LOW_RANK, 1, 64, 1), WORDS_END};
 static const hdo_word streams_words[] = {WORD("independent", HDO_STREAMS_INDEPENDENT),
                                          WORD("shared", HDO_STREAMS_SHARED), WORDS_END};
 static const hdo_word dist_words[] = {WORD("gaussian", HDO_DIST_GAUSSIAN), WORD("sphere", HDO_DIST_SPHERE),
@@ -150,6 +151,10 @@ static const hdo_option model_options[] = {
     INT(T, resize, 0, 1024, "pixels",
         "resnet18: images are resized to this and their centre of input_size is kept; 0: resized to input_size"),
     TEXT(T, layers, NULL, "custom: layers in order, such as \"conv 8 3, relu, pool 2, linear 10\""),
+    TEXT(T, train, NULL,
+         "what is trained: all, or a list of head, patterns over tensor names (fc.*, *.bias), lora(rank) and scales, "
+         "the "
+         "last two with or without a pattern; the rest is frozen (docs/models.md)"),
     TEXT(T, weights, NULL, "safetensors file to start from; empty: start from init"),
     REAL(T, l2, 0, 1e6, NULL, "logistic-l2: coefficient of |x|^2 / 2, which makes it strongly convex"),
     INT(T, dim, 1, 1e8, NULL, "quadratic: d, the number of coordinates"),
@@ -317,7 +322,9 @@ static const hdo_option class_options[] = {
            "file"),
     TEXT(T, schedule_file, NULL,
          "schedule file: lines \"step rate\", steps rising; linear in between, constant after the last"),
-    CHOICE(T, directions, directions_words, "one random vector over all coordinates, or one per tensor (authors)"),
+    CHOICE(T, directions, directions_words,
+           "one random vector over all coordinates, one per tensor (authors), or one whose matrices are products of "
+           "low-rank(r) factors"),
     CHOICE(T, streams, streams_words, "random vectors differ between nodes, or are alike on all (authors)"),
     CHOICE(T, distribution, dist_words, "law of a random vector"),
     REAL(T, forward_s, 0, SECONDS_MAX, "s", "time model: one forward pass; 0: free"),
@@ -405,6 +412,7 @@ static void model_default(hdo_model_config *m) {
     put_word(&m->init, HDO_INIT_PYTORCH);
     put_word(&m->buffers, HDO_BUFFERS_AVERAGE);
     put_word(&m->dropout_mask, HDO_MASK_SHARED);
+    PUT(m->train, "all");
     m->dropout = 0.1;
     m->input_size = 32;
     m->l2 = 0.01;

@@ -11,6 +11,7 @@ void hdo__batch_gather(hdo_batch *b, const hdo_dataset *ds, const int64_t *idx, 
     b->n_in = ds->n_in;
     b->in = real;
     b->tok = tok;
+    b->front = ds->front ? real : NULL;
     b->label = label;
 }
 

@@ -19,7 +19,8 @@ typedef struct hdo_batch {
     /* Not NULL: samples first .. of this set, in order, and the objective may know them: see hdo_objective.known. */
     const hdo_dataset *whole;
     int64_t first;
-    bool train; /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
+    const float *front; /* what frozen layers made of the samples (hdo__objective_prepare), or NULL: not asked yet */
+    bool train;         /* false: evaluation (no dropout, running batch-norm statistics, no noise) */
 } hdo_batch;
 
 /* Samples idx[0 .. b->size) of ds into in (size, n_in: floats or tokens) and label (size); points b at them. */

@@ -37,6 +37,7 @@ struct hdo_dataset { /* first member of every implementation */
     int shape[3]; /* channels, height, width; {1, 1, n_in} when flat */
     int classes;
     int vocab;                       /* 0: real inputs; otherwise samples are tokens 0 .. vocab-1 */
+    bool front;                      /* samples are what frozen layers made of others (objective/front_data.h) */
     char sha256[65];                 /* of the source files, or of the generator's parameters; goes to the manifest */
     struct hdo_complaint *complaint; /* what a set that may fail has to say (config/own_call.h); NULL: never fails */
 };

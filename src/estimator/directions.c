@@ -20,7 +20,10 @@ hdo_dirs hdo__request_dirs(const hdo_estimator *s, const hdo_objective *f, const
     return (hdo_dirs){.s = hdo__stream(q->seed, HDO_RNG_DIRECTION, node, (uint64_t)q->step, 0),
                       .dist = s->distribution,
                       .d = f->d,
-                      .idle = f->idle};
+                      .idle = f->idle,
+                      .rank = s->rank,
+                      .tensors = f->tensors,
+                      .n_tensors = f->n_tensors};
 }
 
 hdo_stream hdo__sibling_stream(const hdo_dirs *u, hdo_purpose purpose) {
@@ -70,9 +73,13 @@ static void combine_task(void *ctx, int task, hdo_work *w) {
         }
 }
 
-void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team *team, float *g) {
+void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_work *w, float *g) {
+    if (u->rank > 0) {
+        hdo__combine_low_rank(u, first, k, c, w->team, g);
+        return;
+    }
     combine_job j = {u, first, k, c, u->lo, u->hi > 0 ? u->hi : u->d, g};
-    hdo__team_run(team, (int)((j.hi - j.lo + TILE - 1) / TILE), combine_task, &j);
+    hdo__team_run(w->team, (int)((j.hi - j.lo + TILE - 1) / TILE), combine_task, &j);
 }
 
 /* ---- sphere: |z_r| before the first use of u_r ---- */
@@ -100,8 +107,9 @@ void hdo__scale_directions(hdo_dirs *u, int first, int k, hdo_team *team, float 
 
 /* ---- slopes, then directions ---- */
 
-size_t hdo__slopes_work_bytes(void) {
-    return hdo__arena_round(HDO_DIRS_AT_ONCE * sizeof(double)) + hdo__arena_round(HDO_DIRS_AT_ONCE * sizeof(float));
+size_t hdo__slopes_work_bytes(const hdo_estimator *s, const hdo_objective *f) {
+    return hdo__combine_low_rank_bytes(s, f) + hdo__arena_round(HDO_DIRS_AT_ONCE * sizeof(double)) +
+           hdo__arena_round(HDO_DIRS_AT_ONCE * sizeof(float));
 }
 
 hdo_status hdo__estimate_slopes(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
@@ -125,7 +133,7 @@ hdo_status hdo__estimate_slopes(const hdo_estimator *s, const hdo_objective *f, 
             hdo__scale_directions(&u, first, k, w->team, scale);
             st = fn(ctx, &u, first, k, c);
             for (int r = 0; r < k; r++) c[r] /= (double)s->rv;
-            if (st == HDO_OK) hdo__combine(&u, first, k, c, w->team, g);
+            if (st == HDO_OK) hdo__combine(&u, first, k, c, w, g);
         }
     }
     hdo__arena_rewind(w->arena, mark);

@@ -26,10 +26,8 @@ typedef struct complex_ctx {
 } complex_ctx;
 
 static size_t complex_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
-    (void)s;
-    (void)f;
     (void)batch;
-    return hdo__slopes_work_bytes();
+    return hdo__slopes_work_bytes(s, f);
 }
 
 static hdo_status complex_slopes(void *ctx, const hdo_dirs *u, int first, int k, double *slope) {

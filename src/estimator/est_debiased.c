@@ -39,10 +39,8 @@ typedef struct debiased_ctx {
 } debiased_ctx;
 
 static size_t debiased_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
-    (void)s;
-    (void)f;
     (void)batch;
-    return hdo__slopes_work_bytes() + 2 * hdo__arena_round(HDO_DIRS_AT_ONCE * sizeof(double));
+    return hdo__slopes_work_bytes(s, f) + 2 * hdo__arena_round(HDO_DIRS_AT_ONCE * sizeof(double));
 }
 
 /* p[0 .. M): geometric, cut at M. */

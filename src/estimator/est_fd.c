@@ -28,10 +28,8 @@ static double float_nu(const hdo_estimator *s, const hdo_objective *f, const hdo
 }
 
 static size_t fd_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
-    (void)s;
-    (void)f;
     (void)batch;
-    return hdo__slopes_work_bytes();
+    return hdo__slopes_work_bytes(s, f);
 }
 
 static hdo_status fd_slopes(void *ctx, const hdo_dirs *u, int first, int k, double *slope) {

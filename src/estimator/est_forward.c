@@ -20,10 +20,8 @@ typedef struct jvp_ctx {
 } jvp_ctx;
 
 static size_t forward_work_bytes(const hdo_estimator *s, const hdo_objective *f, int batch) {
-    (void)s;
-    (void)f;
     (void)batch;
-    return hdo__slopes_work_bytes();
+    return hdo__slopes_work_bytes(s, f);
 }
 
 static hdo_status jvp_slopes(void *ctx, const hdo_dirs *u, int first, int k, double *slope) {

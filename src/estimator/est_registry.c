@@ -23,6 +23,7 @@ hdo_estimator hdo__estimator_make(const hdo_estimator_ops *ops, const hdo_class_
                            .rv = (int)k->rv,
                            .nu = k->nu,
                            .directions = k->directions.id,
+                           .rank = k->directions.id == HDO_DIRECTIONS_LOW_RANK ? (int)k->directions.arg : 0,
                            .streams = k->streams.id,
                            .distribution = k->distribution.id,
                            .coords = k->coords,
@@ -49,6 +50,13 @@ hdo_status hdo__estimator_check(const hdo_estimator *s, const hdo_objective *f, 
         return hdo__fail(e, HDO_E_UNSUPPORTED,
                          "class '%s': estimator '%s' is exact in law for gaussian directions only; use %s for others",
                          class_name, s->ops->name, (s->ops->needs & HDO_CAN_GRAD) != 0 ? "forward-sim" : "fd");
+    }
+    if (s->rank > 0 && (s->ops->gaussian || s->ops->axes || s->distribution != HDO_DIST_GAUSSIAN)) {
+        return hdo__fail(
+            e, HDO_E_UNSUPPORTED,
+            "class '%s': directions are low-rank, which needs an estimator that draws random vectors, and "
+            "gaussian ones; use fd, fd-central, debiased, forward or forward-sim with distribution gaussian",
+            class_name);
     }
     if (s->ops->axes && s->distribution != HDO_DIST_GAUSSIAN) {
         return hdo__fail(

@@ -76,6 +76,7 @@ struct hdo_estimator {
     int rv;
     hdo_choice nu;
     int directions, streams, distribution;
+    int rank;             /* of low-rank directions; 0: they are plain */
     int64_t coords;       /* fd-coord */
     int levels;           /* debiased */
     double ratio;         /* debiased */
@@ -122,9 +123,12 @@ typedef hdo_status (*hdo_slope_fn)(void *ctx, const hdo_dirs *u, int first, int 
  * direction once, tile by tile. What all estimators that ask for slopes share. */
 hdo_status hdo__estimate_slopes(const hdo_estimator *s, const hdo_objective *f, const hdo_request *q, hdo_work *w,
                                 hdo_slope_fn fn, void *ctx, float *g);
-size_t hdo__slopes_work_bytes(void);
+size_t hdo__slopes_work_bytes(const hdo_estimator *s, const hdo_objective *f);
 /* g += sum_r c[r] u_{first+r}, r < k, where u is not zero by its window. */
-void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_team *team, float *g);
+void hdo__combine(const hdo_dirs *u, int first, int k, const double *c, hdo_work *w, float *g);
+/* The same for directions of low rank (low_rank.c), in hdo__combine_low_rank_bytes of every arena of the team. */
+void hdo__combine_low_rank(const hdo_dirs *u, int first, int k, const double *c, hdo_team *team, float *g);
+size_t hdo__combine_low_rank_bytes(const hdo_estimator *s, const hdo_objective *f);
 /* scale (k) for the directions from u->scale_from on; u->scale then points at it. Nothing unless u is on the sphere. */
 void hdo__scale_directions(hdo_dirs *u, int first, int k, hdo_team *team, float *scale);
 

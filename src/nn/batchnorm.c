@@ -65,7 +65,7 @@ static void channel_stats(const bn_args *v, int c, double *mean, double *rstd) {
     const hdo_layer *l = v->l;
     const hdo_pass *p = v->p;
     size_t S = (size_t)l->rows;
-    if (!p->s->train) {
+    if (!hdo__by_batch(l, p)) {
         stored_stats(v, c, mean, rstd);
         return;
     }
@@ -93,7 +93,7 @@ static void short_fwd(const bn_args *v, int lo, int hi, hdo_arena *a) {
     size_t S = (size_t)l->rows, n = (size_t)(hi - lo) * S;
     double total = (double)p->B * (double)S, *sum = hdo__arena_doubles(a, n), *centre = hdo__arena_doubles(a, n);
     float *mean = hdo__arena_floats(a, n), *scale = hdo__arena_floats(a, n), *shift = hdo__arena_floats(a, n);
-    if (p->s->train) {
+    if (hdo__by_batch(l, p)) {
         memset(sum, 0, n * sizeof *sum);
         for (int s = 0; s < p->B; s++) p->v->sums(n, v->x + at(l, s, lo), sum);
         for (size_t c = 0; c < n; c += S) {
@@ -106,7 +106,7 @@ static void short_fwd(const bn_args *v, int lo, int hi, hdo_arena *a) {
     for (int c = lo; c < hi; c++) {
         size_t i = (size_t)(c - lo) * S;
         double mu, rstd;
-        if (p->s->train) {
+        if (hdo__by_batch(l, p)) {
             mu = centre[i];
             rstd = batch_rstd(v, c, mu, run_sum(S, sum + i));
         } else {
@@ -149,8 +149,8 @@ static void short_bwd(const bn_args *v, int lo, int hi, hdo_arena *arena) {
         v->db[c] = (float)db + (p->add ? v->db[c] : 0);
         v->dw[c] = (float)dw + (p->add ? v->dw[c] : 0);
         run_fill(S, scale + i, v->w[c] * rstd[i]);
-        run_fill(S, a + i, p->s->train ? (float)(db / total) : 0);
-        run_fill(S, b + i, p->s->train ? (float)(dw / total) : 0);
+        run_fill(S, a + i, hdo__by_batch(l, p) ? (float)(db / total) : 0);
+        run_fill(S, b + i, hdo__by_batch(l, p) ? (float)(dw / total) : 0);
     }
     for (int s = 0; s < p->B && v->dx != NULL; s++) {
         size_t i = at(l, s, lo);
@@ -219,7 +219,8 @@ static void bn_bwd_piece(void *ctx, int lo, int hi, hdo_work *w) {
         v->db[c] = (float)sum + (p->add ? v->db[c] : 0);
         v->dw[c] = (float)dot + (p->add ? v->dw[c] : 0);
         if (v->dx == NULL) continue;
-        float scale = v->w[c] * rstd, a = p->s->train ? (float)(sum / n) : 0, b = p->s->train ? (float)(dot / n) : 0;
+        bool batch = hdo__by_batch(l, p);
+        float scale = v->w[c] * rstd, a = batch ? (float)(sum / n) : 0, b = batch ? (float)(dot / n) : 0;
         for (int s = 0; s < p->B; s++) {
             size_t i = at(l, s, c);
             p->v->dx(S, v->x + i, v->dy + i, mean, rstd, scale, a, b, v->dx + i);
@@ -233,6 +234,8 @@ static void batchnorm_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *i
     v.w = hdo__numbers(p, l->weight);
     v.dw = hdo__gradient(p, l->weight);
     v.db = hdo__gradient(p, l->bias);
+    if (v.dw == NULL) v.dw = hdo__arena_floats(p->work->arena, (size_t)l->n_out); /* sums dx needs all the same */
+    if (v.db == NULL) v.db = hdo__arena_floats(p->work->arena, (size_t)l->n_out);
     hdo__pass_pieces(p, l->n_out, channel_pieces(p, l), bn_bwd_piece, &v);
     hdo__arena_rewind(p->work->arena, mark);
 }
@@ -256,7 +259,7 @@ static void batchnorm_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *i
         float m = (float)mean, rs = (float)rstd, wc = w[c], bc = b[c];
         for (int r = 0; r < p->G; r++) {
             double sum = 0, dot = 0;
-            for (int s = 0; p->s->train && tin != NULL && s < p->B; s++) {
+            for (int s = 0; hdo__by_batch(l, p) && tin != NULL && s < p->B; s++) {
                 size_t i = at(l, s, c);
                 p->v->dots(S, in + i, tin + (size_t)r * all + i, m, rs, &sum, &dot);
             }
@@ -289,7 +292,7 @@ static void batchnorm_cplx(const hdo_layer *l, const hdo_pass *p, const hdo_io *
         g.tw = tw + c;
         g.b = b + c;
         g.tb = tb + c;
-        if (!p->s->train) {
+        if (!hdo__by_batch(l, p)) {
             stored_stats(&v, (int)c, &fixed[0], &fixed[1]);
             g.fixed = fixed;
         }
@@ -303,7 +306,9 @@ static size_t batchnorm_work(const hdo_layer *l, const hdo_net *net, int B, int 
     size_t n = (size_t)l->n_out * (size_t)l->rows;
     size_t rows =
         l->rows > SHORT ? 0 : 5 * hdo__arena_round(n * sizeof(float)) + 2 * hdo__arena_round(n * sizeof(double));
-    return rows + 2 * (size_t)(G > 1 ? G : 1) * hdo__tile_bytes(net, 1, (size_t)l->n_out);
+    size_t spare = 2 * hdo__arena_round((size_t)l->n_out * sizeof(float)); /* sums nobody asks for, if it is frozen */
+    return rows + (hdo__frozen(net, l->weight) || hdo__frozen(net, l->bias) ? spare : 0) +
+           2 * (size_t)(G > 1 ? G : 1) * hdo__tile_bytes(net, 1, (size_t)l->n_out);
 }
 
 static const hdo_layer_ops batchnorm_ops = {.name = "batchnorm",

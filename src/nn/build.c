@@ -31,6 +31,9 @@ const hdo_value *hdo__net_value(const hdo_net *net, int value) {
 const hdo_kernels *hdo__net_kernels(const hdo_net *net) {
     return net->k;
 }
+int hdo__net_rank(const hdo_net *net) {
+    return net->rank;
+}
 int hdo__net_vocab(const hdo_net *net) {
     return net->vocab;
 }

@@ -15,6 +15,8 @@
  *
  * A kernel that covers the whole picture in its one position is a linear layer: linear.c serves it (base/split.h).
  */
+#include <string.h>
+
 #include "base/vec.h"
 #include "kernels/cplx.h"
 #include "nn/layer.h"
@@ -163,17 +165,27 @@ static void conv2d_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) 
 
     conv_args v = {.l = l, .p = p, .x = io->in, .dy = io->dout, .dx = io->din, .dw = dw, .db = db};
     v.w = hdo__numbers(p, l->weight);
-    if (p->add) {
+    if (p->add || dw == NULL) { /* the kernel makes both at once */
         v.dw = hdo__arena_floats(a, n_w);
         if (db != NULL) v.db = hdo__arena_floats(a, O);
     }
-    spread_channels(&v, l->geo.O, dw_channels);
-    if (p->add) {
-        hdo__axpy(n_w, 1.0f, v.dw, dw);
-        if (db != NULL) hdo__axpy(O, 1.0f, v.db, db);
-    }
+    if (dw != NULL || db != NULL) spread_channels(&v, l->geo.O, dw_channels);
+    if (p->add && dw != NULL) hdo__axpy(n_w, 1.0f, v.dw, dw);
+    if (p->add && db != NULL) hdo__axpy(O, 1.0f, v.db, db);
+    if (!p->add && db != NULL && v.db != db) memcpy(db, v.db, O * sizeof(float));
     hdo__arena_rewind(a, mark);
     if (io->din != NULL) spread(&v, l->geo.C, dx_samples, dx_channels);
+}
+
+/* y (B, O, map) += nu times the sum over q of a_q P_q, a (rank, O), P (B, rank, map), or nothing; then the bias (O). */
+static void add_outer(const hdo_layer *l, const hdo_pass *p, const float *a, const float *P, const float *bias,
+                      float *y) {
+    size_t map = map_len(l), O = (size_t)l->geo.O, rank = a != NULL ? (size_t)p->u->rank : 0;
+    for (size_t s = 0; s < (size_t)p->B; s++)
+        for (size_t o = 0; o < O; o++, y += map) {
+            for (size_t q = 0; q < rank; q++) hdo__axpy(map, (float)p->nu * a[q * O + o], P + (s * rank + q) * map, y);
+            for (size_t i = 0; i < map && bias != NULL; i++) y[i] += bias[o];
+        }
 }
 
 static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
@@ -186,10 +198,13 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) 
 
     p->k->conv_fwd(&one, x, w, hdo__numbers(p, l->bias), y, a);
     if (tx != NULL) p->k->conv_fwd(&all, tx, w, NULL, io->tout, a);
+    bool fixed = hdo__frozen(p->net, l->weight);
+    if (fixed && tx == NULL) memset(io->tout, 0, (size_t)p->G * n * sizeof(float));
     for (int r = 0; r < p->G; r++) {
         float *ty = io->tout + (size_t)r * n;
         size_t mark = hdo__arena_mark(a);
-        const float *tb = hdo__tangent(p, r, l->bias);
+        const float *tb = hdo__frozen(p->net, l->bias) ? NULL : hdo__tangent(p, r, l->bias);
+        if (fixed && tb != NULL) add_outer(l, p, NULL, NULL, tb, ty);
         for (hdo_tile t = hdo__tangent_tiles(p, r, l->weight, O, row_len(l)); hdo__tile_next(&t);) {
             convolve(l, p, &t, x, tb, tx != NULL ? 1.0f : 0, ty);
             if (tx != NULL && imim < 0) convolve(l, p, &t, tx, NULL, imim, y);
@@ -198,6 +213,37 @@ static void conv2d_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) 
     }
     if (l->relu) p->v->relu(n, y);
     for (int r = 0; r < p->G && l->relu; r++) p->v->relu_mask(n, y, io->tout + (size_t)r * n);
+}
+
+/* One convolution for all copies, and for each of them one with the `rank` filters b. */
+static void conv2d_many(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    int m, n, O = l->geo.O, rank = p->u->rank;
+    hdo_arena *arena = p->work->arena;
+    size_t mark = hdo__arena_mark(arena), B = (size_t)p->B, cells = B * l->n, wide = B * (size_t)l->n_in;
+    const hdo_tensor *t = hdo__factors_at(p, l->weight, &m, &n);
+    size_t held = t != NULL ? (size_t)rank : 0;
+    float *a = hdo__arena_floats(arena, held * (size_t)O), *b = hdo__arena_floats(arena, held * row_len(l));
+    float *P = hdo__arena_floats(arena, held * B * map_len(l)); /* (B, rank, map) */
+    hdo_conv all = geometry(l, io->tin != NULL ? p->B * p->G : p->B, O), thin = geometry(l, p->B, rank);
+    thin.y_step = (size_t)rank * map_len(l);
+    p->k->conv_fwd(&all, io->tin != NULL ? io->tin : io->in, hdo__numbers(p, l->weight), NULL, io->tout, arena);
+    for (int g = 1; g < p->G && io->tin == NULL; g++)
+        memcpy(io->tout + (size_t)g * cells, io->tout, cells * sizeof(float));
+    hdo_pass one = *p;
+    one.G = 0;
+    for (int g = 0; g < p->G; g++) {
+        float *y = io->tout + (size_t)g * cells;
+        size_t inner = hdo__arena_mark(arena);
+        one.r = p->r + g;
+        if (t != NULL) {
+            hdo__dirs_factors(p->u, one.r, t, a, b);
+            p->k->conv_fwd(&thin, io->tin != NULL ? io->tin + (size_t)g * wide : io->in, b, NULL, P, arena);
+        }
+        add_outer(l, p, t != NULL ? a : NULL, P, hdo__weights(&one, l->bias), y);
+        if (l->relu) p->v->relu(cells, y);
+        hdo__arena_rewind(arena, inner);
+    }
+    hdo__arena_rewind(arena, mark);
 }
 
 static size_t kernel_work(const hdo_layer *l, const hdo_net *net, int B) {
@@ -209,6 +255,11 @@ static size_t kernel_work(const hdo_layer *l, const hdo_net *net, int B) {
             size_t work = hdo__net_kernels(net)->conv_work(&c);
             most = work > most ? work : most;
         }
+    }
+    hdo_conv thin = geometry(l, B, 1); /* filters of directions of low rank */
+    for (; thin.O <= hdo__net_rank(net); thin.O++) {
+        size_t work = hdo__net_kernels(net)->conv_work(&thin);
+        most = work > most ? work : most;
     }
     return most;
 }
@@ -234,6 +285,7 @@ static const hdo_layer_ops conv2d_ops = {.name = "conv",
                                          .bwd = conv2d_bwd,
                                          .jvp = conv2d_jvp,
                                          .cplx = conv2d_jvp,
+                                         .many = conv2d_many,
                                          .work = conv2d_work};
 
 int hdo__conv_add(hdo_net *net, const char *name, int in, hdo_conv_words w) {

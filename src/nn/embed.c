@@ -35,6 +35,7 @@ static void embed_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     size_t T = (size_t)l->rows, D = (size_t)l->n_out;
     const int32_t *tok = p->s->tok + (size_t)p->lo * T;
     float *g = hdo__gradient(p, l->weight); /* (vocab, D) */
+    if (g == NULL) return;
     if (!p->add) memset(g, 0, hdo__numbers_len(p->net, l->weight) * sizeof(float));
     for (size_t i = 0; i < (size_t)p->B * T; i++)
         for (size_t j = 0; j < D; j++) g[(size_t)tok[i] * D + j] += io->dout[i * D + j];
@@ -68,8 +69,8 @@ static void position_fwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io
 
 static void position_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
     float *g = hdo__gradient(p, l->weight); /* (T, D) */
-    if (!p->add) memset(g, 0, l->n * sizeof(float));
-    for (int b = 0; b < p->B; b++) hdo__axpy(l->n, 1.0f, io->dout + (size_t)b * l->n, g);
+    if (!p->add && g != NULL) memset(g, 0, l->n * sizeof(float));
+    for (int b = 0; b < p->B && g != NULL; b++) hdo__axpy(l->n, 1.0f, io->dout + (size_t)b * l->n, g);
     if (io->din != NULL && io->din != io->dout) memcpy(io->din, io->dout, (size_t)p->B * l->n * sizeof(float));
 }
 
@@ -78,7 +79,10 @@ static void position_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io
     add_table(p->B, l->n, hdo__numbers(p, l->weight), io->in, io->out);
     for (int r = 0; r < p->G; r++) {
         size_t mark = hdo__arena_mark(p->work->arena);
-        add_table(p->B, l->n, hdo__tangent(p, r, l->weight), io->tin + (size_t)r * n, io->tout + (size_t)r * n);
+        const float *table = hdo__tangent(p, r, l->weight);
+        float *to = io->tout + (size_t)r * n;
+        if (io->tin != NULL) add_table(p->B, l->n, table, io->tin + (size_t)r * n, to);
+        for (int b = 0; b < p->B && io->tin == NULL; b++) memcpy(to + (size_t)b * l->n, table, l->n * sizeof(float));
         hdo__arena_rewind(p->work->arena, mark);
     }
 }

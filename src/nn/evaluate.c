@@ -43,6 +43,7 @@ static bool stacks(const hdo_net *net) {
     const hdo_layer *l = &net->layer[0];
     for (int i = 1; i < net->n_layers; i++) /* nobody else may read the input, and the second layer reads the first */
         if (net->layer[i].in == 0 || (i == 1 && net->layer[i].in != l->out)) return false;
+    if (hdo__frozen(net, l->weight)) return false;
     return strcmp(l->ops->name, "linear") == 0 && l->rows == 1 && l->n_out <= 64;
 }
 
@@ -70,7 +71,7 @@ static void stack_task(void *ctx, int task, hdo_work *w) {
         for (int i = 0; i < n; i++)
             memcpy(one + (size_t)i * (size_t)O, all + ((size_t)i * (size_t)j->K + (size_t)k) * (size_t)O,
                    (size_t)O * sizeof(float));
-        net->v->bias(n, O, l->bias >= 0 ? p.x + hdo__param(net, l->bias)->off : NULL, l->relu, one, O);
+        net->v->bias(n, O, hdo__numbers(&p, l->bias), l->relu, one, O);
         if (net->n_layers > 1) {
             hdo_walk walk = {.plan = &net->rest, .pass = &p, .input = one, .result = z, .block = block};
             hdo__walk_forward(&walk);

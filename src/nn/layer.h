@@ -78,6 +78,10 @@ typedef struct hdo_pass {
     int G;
     const float *du;
 
+    /* loss_many along directions of low rank: the G copies of the activations, perturbed by u_r .. u_{r+G-1}, stand
+     * where forward mode has its tangents, and go through products with x itself together. */
+    bool many;
+
     /* grad */
     float *g; /* (d) */
     bool add; /* g is added to, not overwritten */
@@ -106,6 +110,9 @@ typedef struct hdo_layer_ops {
     bool couples;     /* a training pass couples the samples */
     hdo_layer_fn *fwd, *bwd;
     hdo_layer_fn *jvp, *cplx; /* called for layers behind the first parameter only; cplx may be jvp */
+    /* Products only, or NULL. tout (G, B, n) = the layer with weights x + nu u_{r+g}, where u has factors at its
+     * weight, of tin (G, B, n), or of in if tin is NULL: the copies are all the same. */
+    hdo_layer_fn *many;
     /* Scratch bytes any pass over B samples with G tangents takes; NULL: none. */
     size_t (*work)(const hdo_layer *l, const hdo_net *net, int B, int G);
 } hdo_layer_ops;
@@ -133,12 +140,16 @@ struct hdo_layer {
 /* Its numbers, of the point x. */
 const float *hdo__numbers(const hdo_pass *p, int tensor);
 size_t hdo__numbers_len(const hdo_net *net, int tensor);
-/* Where its gradient goes. */
+bool hdo__frozen(const hdo_net *net, int tensor); /* nobody trains it (or it is not there) */
+/* Where its gradient goes; NULL: it is frozen. */
 float *hdo__gradient(const hdo_pass *p, int tensor);
 /* Its numbers for a forward pass: those of x, or perturbed ones x + nu u_r in the arena (mark before, rewind after). */
 const float *hdo__weights(const hdo_pass *p, int tensor);
-/* Its tangent along direction r < G; may take memory of the arena likewise. */
+/* Its tangent along direction r < G; may take memory of the arena likewise. Frozen: zeros, for vectors. */
 const float *hdo__tangent(const hdo_pass *p, int r, int tensor);
+
+/* Where directions of low rank have factors for the tensor (base/dir.h); NULL: nowhere. */
+const hdo_tensor *hdo__factors_at(const hdo_pass *p, int tensor, int *m, int *n);
 
 /* A matrix (rows, len), all at once or, where its numbers are made as they are needed, in tiles of rows:
  *
@@ -159,6 +170,8 @@ hdo_tile hdo__tangent_tiles(const hdo_pass *p, int r, int tensor, int rows, size
 bool hdo__tile_next(hdo_tile *t);
 size_t hdo__tile_bytes(const hdo_net *net, int rows, size_t len); /* for work: arena bytes of one such tile */
 
+/* Does the layer normalise by the batch? In training, unless it is frozen. */
+bool hdo__by_batch(const hdo_layer *l, const hdo_pass *p);
 /* Running statistics, l->mean and l->var: as they are, and where new ones go (NULL: nowhere). */
 const float *hdo__stats(const hdo_pass *p, int buffer);
 float *hdo__stats_out(const hdo_pass *p, int buffer);
@@ -181,7 +194,8 @@ enum { HDO_PARAM_NAME_MAX = 64 };
 
 typedef struct hdo_param {         /* a tensor */
     char name[HDO_PARAM_NAME_MAX]; /* PyTorch's: "layer1.0.bn1.weight" */
-    size_t off, len;               /* buffers: offsets count from d */
+    size_t off, len;               /* buffers: offsets count from d. Frozen: place in net->base (freeze.c) */
+    bool frozen;                   /* not trained: one copy for all nodes */
     int n_dim, dim[4];
     hdo_split split; /* how it is stored */
     int role;
@@ -192,6 +206,7 @@ typedef struct hdo_param {         /* a tensor */
 
 const hdo_value *hdo__net_value(const hdo_net *net, int value);
 const hdo_kernels *hdo__net_kernels(const hdo_net *net);
+int hdo__net_rank(const hdo_net *net);  /* the largest of directions of low rank; 0: none */
 int hdo__net_vocab(const hdo_net *net); /* 0: the input is no token sequence */
 
 /* A new layer from value in (and in2, or -1), with ops, in, in2, out and n set; NULL: too many. */

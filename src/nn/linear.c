@@ -15,6 +15,8 @@
  * A convolution with one position whose kernel covers the picture is the same thing: its live taps are W
  * (base/split.h).
  */
+#include <string.h>
+
 #include "kernels/cplx.h"
 #include "nn/layer.h"
 
@@ -97,7 +99,7 @@ static void linear_bwd(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) 
     linear_args v = {.l = l, .p = p, .x = io->in, .dy = dy, .dx = io->din, .M = M};
     v.W = hdo__numbers(p, l->weight);
     v.dW = hdo__gradient(p, l->weight);
-    spread(&v, O, dW_piece);
+    if (v.dW != NULL) spread(&v, O, dW_piece);
     if (db != NULL) {
         for (int j = 0; j < O && !p->add; j++) db[j] = 0;
         p->v->columns(M, O, dy, db);
@@ -112,6 +114,8 @@ static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) 
     float *y = io->out, imim = hdo__cplx_imim(p->nu); /* -nu^2; 0 in forward mode */
     p->k->gemm(false, true, M, O, I, 1.0f, x, I, W, I, 0.0f, y, O);
     if (tx != NULL) p->k->gemm(false, true, p->G * M, O, I, 1.0f, tx, I, W, I, 0.0f, io->tout, O);
+    bool fixed = hdo__frozen(p->net, l->weight);
+    if (fixed && tx == NULL) memset(io->tout, 0, (size_t)p->G * n * sizeof(float));
     for (int r = 0; r < p->G; r++) {
         float *ty = io->tout + (size_t)r * n, keep = tx != NULL ? 1.0f : 0.0f;
         for (hdo_tile t = hdo__tangent_tiles(p, r, l->weight, O, (size_t)I); hdo__tile_next(&t);) {
@@ -119,11 +123,42 @@ static void linear_jvp(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) 
             if (tx != NULL && imim < 0) p->k->gemm(false, true, M, t.n, I, imim, tx, I, t.w, I, 1.0f, y + t.lo, O);
         }
         size_t mark = hdo__arena_mark(p->work->arena);
-        if (l->bias >= 0) p->v->bias(M, O, hdo__tangent(p, r, l->bias), false, ty, O);
+        if (!hdo__frozen(p->net, l->bias)) p->v->bias(M, O, hdo__tangent(p, r, l->bias), false, ty, O);
         hdo__arena_rewind(p->work->arena, mark);
     }
     p->v->bias(M, O, hdo__numbers(p, l->bias), l->relu, y, O);
     for (int r = 0; r < p->G && l->relu; r++) p->v->relu_mask(n, y, io->tout + (size_t)r * n);
+}
+
+/* What all copies have in common, and what is a copy's own: y_g = x_g W' + nu (x_g b_g') a_g + bias_g. */
+static void linear_many(const hdo_layer *l, const hdo_pass *p, const hdo_io *io) {
+    int M = p->B * l->rows, I = l->n_in, O = l->n_out, m, n, rank = p->u->rank, all = io->tin != NULL ? p->G * M : M;
+    hdo_arena *arena = p->work->arena;
+    size_t mark = hdo__arena_mark(arena), cells = (size_t)M * (size_t)O, wide = (size_t)M * (size_t)I;
+    const hdo_tensor *t = hdo__factors_at(p, l->weight, &m, &n);
+    size_t held = t != NULL ? (size_t)rank : 0;
+    float *a = hdo__arena_floats(arena, held * (size_t)O), *b = hdo__arena_floats(arena, held * (size_t)I);
+    float *P = hdo__arena_floats(arena, held * (size_t)M); /* (M, rank) */
+    p->k->gemm(false, true, all, O, I, 1.0f, io->tin != NULL ? io->tin : io->in, I, hdo__numbers(p, l->weight), I, 0.0f,
+               io->tout, O);
+    for (int g = 1; g < p->G && io->tin == NULL; g++)
+        memcpy(io->tout + (size_t)g * cells, io->tout, cells * sizeof(float));
+    hdo_pass one = *p;
+    one.G = 0;
+    for (int g = 0; g < p->G; g++) {
+        const float *x = io->tin != NULL ? io->tin + (size_t)g * wide : io->in;
+        float *y = io->tout + (size_t)g * cells;
+        size_t inner = hdo__arena_mark(arena);
+        one.r = p->r + g;
+        if (t != NULL) {
+            hdo__dirs_factors(p->u, one.r, t, a, b);
+            p->k->gemm(false, true, M, rank, I, (float)p->nu, x, I, b, I, 0.0f, P, rank);
+            p->k->gemm(false, false, M, O, rank, 1.0f, P, rank, a, O, 1.0f, y, O);
+        }
+        p->v->bias(M, O, hdo__weights(&one, l->bias), l->relu, y, O);
+        hdo__arena_rewind(arena, inner);
+    }
+    hdo__arena_rewind(arena, mark);
 }
 
 static size_t linear_work(const hdo_layer *l, const hdo_net *net, int B, int G) {
@@ -134,7 +169,7 @@ static size_t linear_work(const hdo_layer *l, const hdo_net *net, int B, int G) 
 #define LINEAR_OPS(called)                                                                                             \
     {                                                                                                                  \
         .name = called, .needs_in = true, .fuses_relu = true, .fwd = linear_fwd, .bwd = linear_bwd, .jvp = linear_jvp, \
-        .cplx = linear_jvp, .work = linear_work                                                                        \
+        .cplx = linear_jvp, .many = linear_many, .work = linear_work                                                   \
     }
 static const hdo_layer_ops linear_ops = LINEAR_OPS("linear");
 const hdo_layer_ops hdo__cover_ops = LINEAR_OPS("conv");

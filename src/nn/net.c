@@ -16,8 +16,13 @@ static size_t offset(const hdo_pass *p, int tensor) {
     return p->net->params.row[tensor].off;
 }
 
+bool hdo__frozen(const hdo_net *net, int tensor) {
+    return tensor < 0 || net->params.row[tensor].frozen;
+}
+
 const float *hdo__numbers(const hdo_pass *p, int tensor) {
-    return tensor >= 0 ? p->x + offset(p, tensor) : NULL;
+    if (tensor < 0) return NULL;
+    return (p->net->params.row[tensor].frozen ? p->net->base : p->x) + offset(p, tensor);
 }
 
 size_t hdo__numbers_len(const hdo_net *net, int tensor) {
@@ -25,23 +30,27 @@ size_t hdo__numbers_len(const hdo_net *net, int tensor) {
 }
 
 float *hdo__gradient(const hdo_pass *p, int tensor) {
-    return tensor >= 0 ? p->g + offset(p, tensor) : NULL;
+    return hdo__frozen(p->net, tensor) ? NULL : p->g + offset(p, tensor);
 }
 
 /* In forward mode u holds the tangents. */
-static bool perturbed(const hdo_pass *p) {
-    return p->u != NULL && p->G == 0;
+static bool perturbed(const hdo_pass *p, int tensor) {
+    return p->u != NULL && p->G == 0 && !hdo__frozen(p->net, tensor);
 }
 
-static const float *weights_at(const hdo_pass *p, size_t off, size_t len) {
-    if (!perturbed(p)) return p->x + off;
+/* Numbers [at, at + len) of the tensor. */
+static const float *weights_at(const hdo_pass *p, int tensor, size_t at, size_t len) {
+    if (!perturbed(p, tensor)) return hdo__numbers(p, tensor) + at;
     float *tile = hdo__arena_floats(p->work->arena, len);
+    size_t off = offset(p, tensor) + at;
     hdo__dirs_fill(p->u, p->r, off, len, tile);
     hdo__axpby(len, 1.0f, p->x + off, (float)p->nu, tile); /* x + nu u */
     return tile;
 }
 
-static const float *tangent_at_offset(const hdo_pass *p, int r, size_t off, size_t len) {
+static const float *tangent_of(const hdo_pass *p, int r, int tensor, size_t at, size_t len) {
+    if (hdo__frozen(p->net, tensor)) return p->net->zero;
+    size_t off = offset(p, tensor) + at;
     if (p->du != NULL) return p->du + (size_t)r * p->net->params.total + off;
     float *tile = hdo__arena_floats(p->work->arena, len);
     hdo__dirs_fill(p->u, p->r + r, off, len, tile);
@@ -49,11 +58,15 @@ static const float *tangent_at_offset(const hdo_pass *p, int r, size_t off, size
 }
 
 const float *hdo__weights(const hdo_pass *p, int tensor) {
-    return tensor >= 0 ? weights_at(p, offset(p, tensor), hdo__numbers_len(p->net, tensor)) : NULL;
+    return tensor >= 0 ? weights_at(p, tensor, 0, hdo__numbers_len(p->net, tensor)) : NULL;
 }
 
 const float *hdo__tangent(const hdo_pass *p, int r, int tensor) {
-    return tensor >= 0 ? tangent_at_offset(p, r, offset(p, tensor), hdo__numbers_len(p->net, tensor)) : NULL;
+    return tensor >= 0 ? tangent_of(p, r, tensor, 0, hdo__numbers_len(p->net, tensor)) : NULL;
+}
+
+const hdo_tensor *hdo__factors_at(const hdo_pass *p, int tensor, int *m, int *n) {
+    return hdo__frozen(p->net, tensor) ? NULL : hdo__dirs_matrix(p->u, offset(p, tensor), m, n);
 }
 
 static int tile_rows(int rows, size_t len) {
@@ -72,7 +85,7 @@ hdo_tile hdo__weight_tiles(const hdo_pass *p, int tensor, int rows, size_t len) 
                       .tensor = tensor,
                       .r = -1,
                       .rows = rows,
-                      .most = perturbed(p) ? tile_rows(rows, len) : rows,
+                      .most = perturbed(p, tensor) ? tile_rows(rows, len) : rows,
                       .len = len,
                       .mark = hdo__arena_mark(p->work->arena)};
 }
@@ -80,6 +93,7 @@ hdo_tile hdo__weight_tiles(const hdo_pass *p, int tensor, int rows, size_t len) 
 hdo_tile hdo__tangent_tiles(const hdo_pass *p, int r, int tensor, int rows, size_t len) {
     hdo_tile t = hdo__weight_tiles(p, tensor, rows, len);
     t.r = r;
+    if (hdo__frozen(p->net, tensor)) t.rows = 0; /* no tangent, no turn */
     t.most = p->du != NULL ? rows : tile_rows(rows, len);
     return t;
 }
@@ -90,17 +104,23 @@ bool hdo__tile_next(hdo_tile *t) {
     t->lo += t->n;
     if (t->lo >= t->rows) return false;
     t->n = t->rows - t->lo < t->most ? t->rows - t->lo : t->most;
-    size_t off = offset(p, t->tensor) + (size_t)t->lo * t->len, len = (size_t)t->n * t->len;
-    t->w = t->r < 0 ? weights_at(p, off, len) : tangent_at_offset(p, t->r, off, len);
+    size_t at = (size_t)t->lo * t->len, len = (size_t)t->n * t->len;
+    t->w = t->r < 0 ? weights_at(p, t->tensor, at, len) : tangent_of(p, t->r, t->tensor, at, len);
     return true;
 }
 
+bool hdo__by_batch(const hdo_layer *l, const hdo_pass *p) {
+    return p->s->train && !p->net->buffers.row[l->mean].frozen;
+}
+
 const float *hdo__stats(const hdo_pass *p, int buffer) {
-    return p->stats + p->net->buffers.row[buffer].off;
+    const hdo_param *b = &p->net->buffers.row[buffer];
+    return (b->frozen ? p->net->base : p->stats) + b->off;
 }
 
 float *hdo__stats_out(const hdo_pass *p, int buffer) {
-    return p->stats_out != NULL ? p->stats_out + p->net->buffers.row[buffer].off : NULL;
+    return p->stats_out != NULL && !p->net->buffers.row[buffer].frozen ? p->stats_out + p->net->buffers.row[buffer].off
+                                                                       : NULL;
 }
 
 /* ---- pieces of a wide pass ---- */
@@ -191,8 +211,72 @@ void hdo__walk_forward(const hdo_walk *w) {
     }
 }
 
+/* Is the layer a product with x itself for all copies, corrected for each? That costs a walk over its results; copy by
+ * copy costs perturbed weights instead, which are few in a convolution of small filters over large pictures. */
+static bool shares_product(const hdo_layer *l, const hdo_pass *p) {
+    int m, n;
+    if (l->ops->many == NULL || l->weight < 0) return false;
+    if (hdo__frozen(p->net, l->weight)) return true;
+    return hdo__numbers_len(p->net, l->weight) >= (size_t)p->B * l->n && hdo__factors_at(p, l->weight, &m, &n) != NULL;
+}
+
+/* One layer for all copies: as a product, or copy by copy. */
+static void many_layer(const hdo_walk *w, int i) {
+    const hdo_pass *p = w->pass;
+    const hdo_layer *l = &p->net->layer[i];
+    hdo_io io = values_of(w, i);
+    io.tin = tangent_in(w, l->in);
+    io.tin2 = tangent_in(w, l->in2);
+    io.tout = tangent_at(w, l->out);
+    if (shares_product(l, p)) {
+        l->ops->many(l, p, &io);
+        return;
+    }
+    size_t n_in = (size_t)p->B * p->net->value[l->in].n, n_out = (size_t)p->B * l->n;
+    hdo_pass one = *p;
+    one.G = 0;
+    for (size_t g = 0; g < (size_t)p->G; g++) {
+        hdo_io copy = {.in = io.tin != NULL ? io.tin + g * n_in : io.in, .out = io.tout + g * n_out};
+        copy.in2 = io.tin2 != NULL ? io.tin2 + g * n_in : io.in2;
+        one.r = p->r + (int)g;
+        l->ops->fwd(l, &one, &copy);
+    }
+}
+
+static void walk_many(const hdo_walk *w) {
+    const hdo_net *net = w->pass->net;
+    hdo_pass still = *w->pass; /* for what no trained number is below of */
+    still.G = 0;
+    still.u = NULL;
+    for (int i = w->plan->first; i < w->plan->last; i++) {
+        const hdo_layer *l = &net->layer[i];
+        if (net->live[l->out]) {
+            many_layer(w, i);
+        } else {
+            hdo_io io = values_of(w, i);
+            l->ops->fwd(l, &still, &io);
+        }
+    }
+}
+
+/* Factors, what they make of the samples, and tiles of what has none. */
+size_t hdo__walk_many_bytes(const hdo_net *net, int B) {
+    size_t most = 0;
+    for (int i = 0; i < net->n_layers; i++) {
+        const hdo_layer *l = &net->layer[i];
+        if (l->weight < 0) continue;
+        size_t own = hdo__numbers_len(net, l->weight) + hdo__numbers_len(net, l->bias);
+        if (2 * own + (size_t)B * l->n > most) most = 2 * own + (size_t)B * l->n;
+    }
+    return hdo__arena_round(most * sizeof(float)) + 8 * HDO_ALIGN;
+}
+
 void hdo__walk_tangent(const hdo_walk *w) {
     const hdo_net *net = w->pass->net;
+    if (w->pass->many) {
+        walk_many(w);
+        return;
+    }
     for (int i = w->plan->first; i < w->plan->last; i++) {
         const hdo_layer *l = &net->layer[i];
         hdo_io io = values_of(w, i);

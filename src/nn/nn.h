@@ -32,7 +32,7 @@ enum {
 typedef struct hdo_layout { /* one row per tensor */
     hdo_param row[HDO_PARAMS_MAX];
     int n;
-    size_t total;
+    size_t total; /* numbers of the rows that are trained */
 } hdo_layout;
 
 int hdo__layout_find(const hdo_layout *t, const char *name); /* -1: not there */
@@ -59,8 +59,10 @@ struct hdo_net {
     hdo_layout params, buffers;
     bool pinned[HDO_VALUES_MAX]; /* a name refers to the value (`save`): nothing may be fused into its producer */
     int classes, vocab;
-    bool couples; /* batch-norm: training passes couple the samples */
-    bool fresh;   /* a new dropout mask for every perturbed evaluation (authors' reading) */
+    const float *base; /* frozen tensors; NULL: none is */
+    const float *zero; /* as many zeros as the longest frozen tensor has numbers: its tangent */
+    bool couples;      /* batch-norm: training passes couple the samples */
+    bool fresh;        /* a new dropout mask for every perturbed evaluation (authors' reading) */
     const hdo_kernels *k;
     const hdo_nn_simd *v; /* element-wise loops */
 
@@ -76,6 +78,7 @@ struct hdo_net {
     int gchunk;        /* samples of a grad chunk */
     int group;         /* tangents that walk together */
     int jsub;          /* samples of a forward-mode run through the front */
+    int rank;          /* of the directions of low rank it may see, the largest; 0: none. Set before the plan */
     bool small;        /* perturbed weights are written out once a task: (d) floats; otherwise tile by tile */
 };
 
@@ -95,6 +98,18 @@ void hdo__net_plan(hdo_net *net); /* after the last layer */
 
 /* x (d) and, behind it, buffers (n_buf). init: HDO_INIT_*, arg its number. */
 void hdo__net_init(const hdo_net *net, int init, double arg, uint64_t seed, float *x);
+
+/* ---- freeze.c: a network of which only some tensors are trained. Before hdo__net_plan ---- */
+
+/* Tensor i of params is trained iff trained[i]. The trained ones close ranks: d falls, offsets change. The others, and
+ * the buffers of batch-norms that are frozen whole, stay at their old places, in net->base, which the caller sets.
+ * A frozen batch-norm uses its running statistics, in training too. */
+void hdo__net_freeze(hdo_net *net, const bool *trained);
+/* The layers below the lowest trained one, as a network of its own whose result is what `net` reads from then on; NULL:
+ * there is none (or out of memory: net still works). Free with hdo__free. */
+hdo_net *hdo__net_split_front(hdo_net *net);
+size_t hdo__net_longest_frozen(const hdo_net *net);   /* numbers of zero */
+bool hdo__net_may_cut(const hdo_net *net, int layer); /* all before reaches the rest through the value it reads */
 
 /* ---- passes; x (d + n_buf): statistics stand behind the parameters ---- */
 

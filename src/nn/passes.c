@@ -215,7 +215,9 @@ size_t hdo__net_work_for(const hdo_net *net, int pass, int batch, int k) {
     }
     case HDO_PASS_MANY: {
         size_t copy = net->small ? floats(d) : 0, cut = net->small ? hdo__chunk_loss_bytes(net, chunk, net->sub) : 0;
-        return copy + larger(cut, one || !net->small ? hdo__chunk_loss_bytes(net, batch, batch) : 0);
+        size_t plain = copy + larger(cut, one || !net->small ? hdo__chunk_loss_bytes(net, batch, batch) : 0);
+        if (net->rank == 0) return plain;
+        return larger(plain, hdo__net_work_for(net, HDO_PASS_JVP, batch, k) + hdo__walk_many_bytes(net, batch));
     }
     default: return hdo__evaluate_bytes(net, batch);
     }

@@ -145,10 +145,41 @@ static void many_task(void *ctx, int r, hdo_work *w) {
     j->sum[r] = perturbed_loss(j, r, w);
 }
 
+/* Directions of low rank: tasks are groups of them that walk together. */
+static void group_task(void *ctx, int task, hdo_work *w) {
+    dir_job *j = ctx;
+    const hdo_net *net = j->net;
+    int r0 = task * net->group, G = j->k - r0 < net->group ? j->k - r0 : net->group, size = j->s->size, chunk, sub;
+    size_t classes = (size_t)net->classes;
+    cut(net, j->s, &chunk, &sub);
+    hdo_pass p = hdo__pass_init(net, j->s, j->x, w);
+    p.u = j->u;
+    p.r = j->first + r0;
+    p.G = G;
+    p.nu = j->nu;
+    p.many = true;
+    float *z = hdo__arena_floats(w->arena, (size_t)chunk * classes * (size_t)(G + 1)),
+          *tz = z + (size_t)chunk * classes;
+    for (int r = 0; r < G; r++) j->sum[r0 + r] = 0;
+    for (int lo = 0; lo < size; lo += chunk) {
+        int n = size - lo < chunk ? size - lo : chunk;
+        hdo__chunk_tangent(&p, lo, n, sub, z, tz);
+        for (int r = 0; r < G; r++)
+            j->sum[r0 + r] +=
+                hdo__xent_loss(n, net->classes, tz + (size_t)r * (size_t)n * classes, j->s->label + lo, NULL);
+    }
+}
+
 void hdo__net_loss_many(const hdo_net *net, const hdo_net_samples *s, const float *x, const hdo_dirs *u, int first,
                         int k, float nu, hdo_work *w, double *sum) {
     assert(k >= 1);
     dir_job j = {.net = net, .s = s, .x = x, .u = u, .first = first, .k = k, .nu = (double)nu, .sum = sum};
+    /* Small convolutions have few weights to perturb and many results to correct: direction by direction. */
+    bool together = !net->small || net->cut == 0;
+    if (together && u->rank > 0 && u->rank <= net->rank && !net->fresh) {
+        hdo__team_run(w->team, (k + net->group - 1) / net->group, group_task, &j);
+        return;
+    }
     if (k == 1 && hdo__whole_batch(net, s)) {
         j.wide = true;
         sum[0] = perturbed_loss(&j, 0, w); /* the team works inside the layers */

@@ -168,7 +168,7 @@ static void plan_segment(const hdo_net *net, hdo_net_plan *p, int first, int las
 }
 
 /* Everything before layer c reaches the rest through the one value it reads. */
-static bool may_cut(const hdo_net *net, int c) {
+bool hdo__net_may_cut(const hdo_net *net, int c) {
     for (int i = c; i < net->n_layers; i++) {
         int in[2] = {net->layer[i].in, net->layer[i].in2};
         for (int k = 0; k < 2; k++) {
@@ -185,7 +185,7 @@ static bool may_cut(const hdo_net *net, int c) {
 static int find_head(const hdo_net *net) {
     for (int c = 1; c < net->n_layers; c++) {
         const hdo_layer *l = &net->layer[c];
-        if (strcmp(l->ops->name, "linear") == 0 && l->rows == 1) return may_cut(net, c) ? c : 0;
+        if (strcmp(l->ops->name, "linear") == 0 && l->rows == 1) return hdo__net_may_cut(net, c) ? c : 0;
     }
     return 0;
 }
@@ -208,13 +208,14 @@ void hdo__net_plan(hdo_net *net) {
     int L = net->n_layers;
     for (int i = 0; i < L; i++) {
         hdo_layer *l = &net->layer[i];
-        net->live[l->out] = l->weight >= 0 || net->live[l->in] || (l->in2 >= 0 && net->live[l->in2]);
+        bool own = !hdo__frozen(net, l->weight) || !hdo__frozen(net, l->bias);
+        net->live[l->out] = own || net->live[l->in] || (l->in2 >= 0 && net->live[l->in2]);
     }
     net->n_idle = 0;
     for (int i = 0; i < net->params.n; i++) {
         const hdo_param *row = &net->params.row[i];
         const hdo_split *s = &row->split;
-        if (s->kh == 0) continue;
+        if (s->kh == 0 || row->frozen) continue;
         size_t live = row->len / (size_t)(s->kh * s->kw) * (size_t)(s->h * s->w);
         net->idle[net->n_idle++] = (hdo_range){row->off + live, row->off + row->len};
     }
@@ -223,7 +224,7 @@ void hdo__net_plan(hdo_net *net) {
     bool heavy = weights_between(net, 0, head) > (size_t)1 << 18; /* weights outweigh activations: long runs */
     net->cut = head;
     for (int c = 1; heavy && c < head && weights_between(net, 0, c) <= (size_t)1 << 20; c++)
-        if (may_cut(net, c)) net->cut = c;
+        if (hdo__net_may_cut(net, c)) net->cut = c;
     plan_segment(net, &net->all, 0, L, false);
     plan_segment(net, &net->front, 0, net->cut, false);
     plan_segment(net, &net->tail, net->cut, L, false);

@@ -20,8 +20,9 @@ typedef struct hdo_walk {
 
 size_t hdo__walk_scratch(const hdo_net *net, const hdo_net_plan *plan, int B, int G); /* bytes the layers take */
 void hdo__walk_forward(const hdo_walk *w);
-void hdo__walk_tangent(const hdo_walk *w);   /* forward mode, or (nu > 0) complex values */
-float *hdo__walk_dlogits(const hdo_walk *w); /* (B, classes): written by the loss before the reverse walk */
+size_t hdo__walk_many_bytes(const hdo_net *net, int B); /* along directions of low rank: beyond those of the tangents */
+void hdo__walk_tangent(const hdo_walk *w);              /* forward mode, or (nu > 0) complex values */
+float *hdo__walk_dlogits(const hdo_walk *w);            /* (B, classes): written by the loss before the reverse walk */
 void hdo__walk_reverse(const hdo_walk *w);
 
 /* ---- one chunk: samples lo .. lo + n - 1, the front `sub` of them at a time ---- */

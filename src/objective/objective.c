@@ -41,6 +41,15 @@ void hdo__objective_destroy(hdo_objective *f) {
     if (f != NULL) f->ops->destroy(f);
 }
 
+hdo_whole hdo__objective_whole(const hdo_objective *f) {
+    if (f->whole != NULL) return *f->whole;
+    return (hdo_whole){f->d, f->n_buf, f->tensors, f->n_tensors, f->buffers, f->n_buffers};
+}
+
+hdo_status hdo__objective_prepare(const hdo_objective *f, hdo_batch *b, hdo_work *w) {
+    return f->ops->prepare != NULL ? f->ops->prepare(f, b, w) : HDO_OK;
+}
+
 size_t hdo__objective_live(const hdo_objective *f) {
     return hdo__count_outside(f->idle, 0, f->d);
 }
@@ -54,6 +63,11 @@ hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const
 size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k) {
     size_t copy = f->ops->loss_many == NULL ? hdo__arena_round((f->d + f->n_buf) * sizeof(float)) : 0;
     return f->ops->work_bytes(f, batch, k) + copy;
+}
+
+size_t hdo__objective_pass_bytes(const hdo_objective *f, unsigned needs, int batch, int k) {
+    if (f->ops->pass_bytes != NULL) return f->ops->pass_bytes(f, needs, batch, k);
+    return hdo__objective_work_bytes(f, batch, k);
 }
 
 hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x, const hdo_dirs *u,

@@ -18,17 +18,20 @@
 #include "base/split.h"
 #include "base/status.h"
 #include "base/team.h"
+#include "base/tensor.h"
 #include "data/batch.h"
 #include "hdo/experimental/config.h"
 
 typedef struct hdo_objective hdo_objective;
 
-typedef struct hdo_tensor { /* one row of the layout: a named piece of x */
-    const char *name;       /* PyTorch's name: "fc1.weight" */
-    size_t off, len;
-    int n_dim, dim[4];
-    hdo_split split; /* how it is stored; files hold plain tensors */
-} hdo_tensor;
+/* A model of which only a part is trained (model.train): all of it, as files and people know it. */
+typedef struct hdo_whole {
+    size_t d, n_buf;
+    const hdo_tensor *tensors; /* (n_tensors), covering [0, d) */
+    int n_tensors;
+    const hdo_tensor *buffers; /* (n_buffers): offsets count from d */
+    int n_buffers;
+} hdo_whole;
 
 /* What an estimator may ask for. */
 enum { HDO_CAN_LOSS = 1, HDO_CAN_GRAD = 2, HDO_CAN_JVP = 4, HDO_CAN_COMPLEX = 8, HDO_CAN_SPAN = 16 };
@@ -40,8 +43,26 @@ typedef struct hdo_objective_ops {
     /* Arena bytes the passes below need for batches of that size with k directions at once; team: threads inside. */
     size_t (*work_bytes)(const hdo_objective *f, int batch, int k);
 
-    /* Initial x (d) and buffers behind it (n_buf). */
+    /* The same for the passes an estimator with these needs (HDO_CAN_*) makes and no others. NULL: as work_bytes. */
+    size_t (*pass_bytes)(const hdo_objective *f, unsigned needs, int batch, int k);
+
+    /* The initial model, x (d) and buffers behind it (n_buf), or of a part (f->whole) the whole model. */
     hdo_status (*init)(const hdo_objective *f, uint64_t seed, float *x);
+
+    /* With f->whole, all three. adopt: what is not trained is read from this model from now on, (whole->d + n_buf),
+     * whose memory stays the caller's. part: the trained part of it as a node starts with it. join: the model that a
+     * row stands for. */
+    void (*adopt)(hdo_objective *f, const float *model);
+    void (*part)(const hdo_objective *f, uint64_t seed, const float *model, float *x);
+    void (*join)(const hdo_objective *f, const float *x, float *model);
+
+    /* *ds seen through the layers no trained number is below of, computed once a sample; *ds stays as it is where that
+     * cannot be. NULL: there are no such layers. */
+    hdo_status (*features)(const hdo_objective *f, hdo_dataset **ds);
+
+    /* Runs the layers no trained number is below of once, into b->front, memory of the arena; every pass over the batch
+     * then begins behind them. NULL: there are none. */
+    hdo_status (*prepare)(const hdo_objective *f, hdo_batch *b, hdo_work *w);
 
     /* Mean loss of the batch at x. buf (n_buf), or NULL: receives the updated buffers of a training pass. Required. */
     hdo_status (*loss)(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w, double *loss,
@@ -88,7 +109,9 @@ struct hdo_objective { /* first member of every implementation */
     int n_tensors;
     const hdo_tensor *buffers; /* (n_buffers): offsets count from d */
     int n_buffers;
-    hdo_ranges idle; /* coordinates no loss depends on: their estimates are 0 */
+    const hdo_objective *inner; /* what an adapter (lora, scales) stands before; NULL: this is no adapter */
+    const hdo_whole *whole;     /* NULL: x is the whole model */
+    hdo_ranges idle;            /* coordinates no loss depends on: their estimates are 0 */
     bool has_accuracy;
     double usual_loss; /* a loss that is nothing unusual on this problem: of a blind guess, of noise alone. Above 0 */
     const char *model; /* its name in the configuration */
@@ -123,11 +146,15 @@ const hdo_objective_entry *hdo__objective_find(const char *name);
 
 /* ---- wrappers: asserts and defaults; only they touch ops ---- */
 HDO_LAB unsigned hdo__objective_can(const hdo_objective *f);
-void hdo__objective_destroy(hdo_objective *f);              /* NULL is fine */
+void hdo__objective_destroy(hdo_objective *f);          /* NULL is fine */
+hdo_whole hdo__objective_whole(const hdo_objective *f); /* f->whole, or x itself */
+/* b->front, where the objective has one. Without it every pass makes its own. */
+hdo_status hdo__objective_prepare(const hdo_objective *f, hdo_batch *b, hdo_work *w);
 HDO_LAB size_t hdo__objective_live(const hdo_objective *f); /* coordinates a loss depends on: d, but for f->idle */
 HDO_LAB hdo_status hdo__objective_grad(const hdo_objective *f, const hdo_batch *b, const float *x, hdo_work *w,
                                        float *g, double *loss, float *buf);
 HDO_LAB size_t hdo__objective_work_bytes(const hdo_objective *f, int batch, int k);
+size_t hdo__objective_pass_bytes(const hdo_objective *f, unsigned needs, int batch, int k);
 HDO_LAB hdo_status hdo__objective_loss_many(const hdo_objective *f, const hdo_batch *b, const float *x,
                                             const hdo_dirs *u, int first, int k, float nu, hdo_work *w, double *loss);
 

@@ -14,7 +14,7 @@
 
 enum { MATCH_NONE, MATCH_LOAD, MATCH_HEAD };
 
-static const hdo_tensor *row_of(const hdo_objective *f, int i) {
+static const hdo_tensor *row_of(const hdo_whole *f, int i) {
     return i < f->n_tensors ? &f->tensors[i] : &f->buffers[i - f->n_tensors];
 }
 
@@ -43,7 +43,7 @@ static void say(hdo_weights_report *r, const char *fmt, ...) {
     va_end(ap);
 }
 
-static bool in_model(const hdo_objective *f, const char *name) {
+static bool in_model(const hdo_whole *f, const char *name) {
     for (int i = 0; i < f->n_tensors + f->n_buffers; i++)
         if (strcmp(row_of(f, i)->name, name) == 0) return true;
     return false;
@@ -58,15 +58,16 @@ static hdo_status refuse(const hdo_tensor *m, const hdo_tensor_info *t, hdo_erro
     return hdo__fail(e, HDO_E_DATA, "tensor '%s' of the weights has shape %s, the model needs %s", m->name, have, want);
 }
 
-static size_t longest_split(const hdo_objective *f) {
+static size_t longest_split(const hdo_whole *f) {
     size_t most = 0;
     for (int i = 0; i < f->n_tensors; i++)
         if (f->tensors[i].split.kh > 0 && f->tensors[i].len > most) most = f->tensors[i].len;
     return most;
 }
 
-hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int classes, float *x,
+hdo_status hdo__weights_load(const hdo_objective *o, const hdo_tensors *t, int classes, float *x,
                              hdo_weights_report *report, hdo_error *e) {
+    const hdo_whole whole = hdo__objective_whole(o), *f = &whole;
     hdo_weights_report r = {0};
     int n = f->n_tensors + f->n_buffers;
     for (int i = 0; i < n; i++) { /* match everything before a byte moves */
@@ -121,7 +122,7 @@ hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int c
     return HDO_OK;
 }
 
-hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char *const *notes, const char *path,
+static hdo_status save_model(const hdo_whole *f, const float *x, const char *const *notes, const char *path,
                              hdo_error *e) {
     int n = f->n_tensors + f->n_buffers;
     size_t copies = 0; /* floats of tensors that are not stored plain */
@@ -146,5 +147,42 @@ hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char 
     hdo_status st = hdo_tensors_write(path, rows, n, notes, e);
     free(rows);
     free(block);
+    return st;
+}
+
+hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char *const *notes, const char *path,
+                             hdo_error *e) {
+    const hdo_whole whole = hdo__objective_whole(f);
+    if (f->whole == NULL) return save_model(&whole, x, notes, path, e);
+    float *model = malloc((whole.d + whole.n_buf) * sizeof *model);
+    if (model == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory writing '%s'", path);
+    f->ops->join(f, x, model);
+    hdo_status st = save_model(&whole, model, notes, path, e);
+    free(model);
+    return st;
+}
+
+hdo_status hdo__weights_save_part(const hdo_objective *f, const float *x, const char *const *notes, const char *path,
+                                  hdo_error *e) {
+    enum { LONG = 192 };
+    size_t n = (size_t)(f->n_tensors + f->n_buffers);
+    const hdo_whole own = {f->d, f->n_buf, f->tensors, f->n_tensors, f->buffers, f->n_buffers};
+    hdo_tensor *rows = calloc(n + 1, sizeof *rows);
+    char(*names)[LONG] = calloc(n + 1, sizeof *names);
+    hdo_status st =
+        rows != NULL && names != NULL ? HDO_OK : hdo__fail(e, HDO_E_MEMORY, "out of memory writing '%s'", path);
+    for (size_t i = 0; i < n && st == HDO_OK; i++) {
+        rows[i] = *row_of(&own, (int)i);
+        snprintf(names[i], sizeof names[i], "base_model.model.%s", rows[i].name);
+        rows[i].name = names[i];
+    }
+    if (st == HDO_OK) {
+        hdo_whole part = own;
+        part.tensors = rows;
+        part.buffers = rows + f->n_tensors;
+        st = save_model(&part, x, notes, path, e);
+    }
+    free(rows);
+    free(names);
     return st;
 }

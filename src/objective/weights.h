@@ -14,15 +14,20 @@ typedef struct hdo_weights_report {
     char text[2048]; /* lines for people: what was replaced, initialised, skipped; cut if too long */
 } hdo_weights_report;
 
-/* Copies tensors of the file into x (d + n_buf), which must hold an initialised model. A tensor whose shape differs
- * from the model's only in its first dimension, where the model has `classes`, is a head for other classes: it keeps
- * its initial values. Any other difference, or a file without a single tensor of the model, is HDO_E_DATA. report may
- * be NULL. On failure x is untouched. */
-HDO_LAB hdo_status hdo__weights_load(const hdo_objective *f, const hdo_tensors *t, int classes, float *x,
+/* Copies tensors of the file into x, a whole model (hdo__objective_whole), which must hold an initialised one. A tensor
+ * whose shape differs from the model's only in its first dimension, where the model has `classes`, is a head for other
+ * classes: it keeps its initial values. Any other difference, or a file without a single tensor of the model, is
+ * HDO_E_DATA. report may be NULL. On failure x is untouched. */
+HDO_LAB hdo_status hdo__weights_load(const hdo_objective *o, const hdo_tensors *t, int classes, float *x,
                                      hdo_weights_report *report, hdo_error *e);
 
-/* Writes parameters and buffers of x under their names. notes: see hdo_tensors_write. */
+/* Writes the whole model that the row x (d + n_buf) stands for, under its names. notes: see hdo_tensors_write. */
 HDO_LAB hdo_status hdo__weights_save(const hdo_objective *f, const float *x, const char *const *notes, const char *path,
                                      hdo_error *e);
+/* Writes the row x as it is, what is trained and nothing else, under the names adapters have: base_model.model. in
+ * front.
+ */
+HDO_LAB hdo_status hdo__weights_save_part(const hdo_objective *f, const float *x, const char *const *notes,
+                                          const char *path, hdo_error *e);
 
 #endif

@@ -34,6 +34,7 @@ void hdo__node_estimate(hdo_population *p, int64_t step, int node, const float *
     hdo_estimate_info info = {0};
     hdo_status st = batch.status;
     if (st == HDO_OK && hdo__request_given_up(&q)) st = HDO_E_STOPPED;
+    if (st == HDO_OK) st = hdo__objective_prepare(p->problem->objective, &batch, w);
     if (st == HDO_OK) st = c->estimator.ops->estimate(&c->estimator, p->problem->objective, &q, w, g, &info);
     *res = (hdo_node_result){.loss = info.loss,
                              .g2 = st == HDO_E_SKIPPED ? res->g2 : (double)NAN, /* until the move; the one before */

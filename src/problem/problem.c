@@ -92,6 +92,44 @@ static hdo_status resolve(hdo_problem *p, hdo_error *e) {
     return st == HDO_OK ? hdo_config_check(p->resolved, e) : st;
 }
 
+/* ---- the starting point ---- */
+
+/* model.weights: tensors by name over the random start. */
+static hdo_status load_weights(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e) {
+    const char *path = p->config->model.weights;
+    hdo_tensors *t = NULL;
+    hdo_status st = hdo_tensors_open(&t, path, e);
+    if (st != HDO_OK) {
+        hdo__error_prefix(e, "model.weights");
+        return st;
+    }
+    st = hdo__weights_load(p->objective, t, p->train != NULL ? p->train->classes : 0, x, report, e);
+    hdo_tensors_close(t);
+    if (st != HDO_OK) hdo__error_prefix(e, "model.weights: %s", path);
+    return st;
+}
+
+/* The whole model: drawn from the seed, then what model.weights has. */
+static hdo_status whole_start(const hdo_problem *p, float *model, hdo_weights_report *report, hdo_error *e) {
+    hdo_status st = p->objective->ops->init(p->objective, (uint64_t)p->config->seed, model);
+    if (st != HDO_OK) return hdo__problem_fail(p, st, e, "the initial model could not be made");
+    return p->config->model.weights[0] != '\0' ? load_weights(p, model, report, e) : HDO_OK;
+}
+
+/* model.train: what is not trained is one model for all nodes. */
+static hdo_status open_base(hdo_problem *p, hdo_error *e) {
+    hdo_whole whole = hdo__objective_whole(p->objective);
+    p->base = hdo__alloc((whole.d + whole.n_buf) * sizeof(float));
+    if (p->base == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for a model of %zu numbers", whole.d);
+    hdo_status st = whole_start(p, p->base, &p->weights, e);
+    if (st != HDO_OK) return st;
+    hdo_objective *f = p->objective;
+    f->ops->adopt(f, p->base);
+    if (!p->config->data.augment) st = f->ops->features(f, &p->train); /* crops and flips differ every time */
+    if (st == HDO_OK) st = f->ops->features(f, &p->val);
+    return st == HDO_OK ? st : hdo__fail(e, st, "out of memory for the features of frozen layers");
+}
+
 static hdo_status problem_open(hdo_problem *p, const hdo_config *c, bool shards, hdo_error *e) {
     *p = (hdo_problem){.config = c, .n_classes = c->n_classes};
     if (hdo__plugins_wanted(c)) {
@@ -114,7 +152,8 @@ static hdo_status problem_open(hdo_problem *p, const hdo_config *c, bool shards,
     if (own != NULL && hdo__own_is_asked(own)) return hdo__asked_create(own, p->n, &p->objective, e);
     if (own != NULL) return hdo__own_objective_create(own, &p->objective, e);
     hdo_objective_args args = {.config = c, .train = p->train, .val = p->val, .n = p->n};
-    return entry->create(&args, &p->objective, e);
+    st = entry->create(&args, &p->objective, e);
+    return st == HDO_OK && p->objective->whole != NULL ? open_base(p, e) : st;
 }
 
 hdo_status hdo__problem_open(hdo_problem *p, const hdo_config *c, hdo_error *e) {
@@ -133,6 +172,7 @@ void hdo__problem_close(hdo_problem *p) {
     hdo__dataset_destroy(p->val);
     if (p->resolved != NULL) hdo__own_drop(p->resolved->own);
     free(p->resolved);
+    hdo__free(p->base);
     *p = (hdo_problem){0};
 }
 
@@ -172,25 +212,12 @@ size_t hdo__problem_batch_bytes(const hdo_problem *p, int size) {
     return hdo__batch_bytes(p->train, size);
 }
 
-/* ---- the starting point ---- */
-
-/* model.weights: tensors by name over the random start. */
-static hdo_status load_weights(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e) {
-    const char *path = p->config->model.weights;
-    hdo_tensors *t = NULL;
-    hdo_status st = hdo_tensors_open(&t, path, e);
-    if (st != HDO_OK) {
-        hdo__error_prefix(e, "model.weights");
-        return st;
-    }
-    st = hdo__weights_load(p->objective, t, p->train != NULL ? p->train->classes : 0, x, report, e);
-    hdo_tensors_close(t);
-    if (st != HDO_OK) hdo__error_prefix(e, "model.weights: %s", path);
-    return st;
-}
+/* ---- where nodes start ---- */
 
 hdo_status hdo__problem_start(const hdo_problem *p, float *x, hdo_weights_report *report, hdo_error *e) {
-    hdo_status st = p->objective->ops->init(p->objective, (uint64_t)p->config->seed, x);
-    if (st != HDO_OK) return hdo__problem_fail(p, st, e, "the initial model could not be made");
-    return p->config->model.weights[0] != '\0' ? load_weights(p, x, report, e) : HDO_OK;
+    const hdo_objective *f = p->objective;
+    if (f->whole == NULL) return whole_start(p, x, report, e);
+    f->ops->part(f, (uint64_t)p->config->seed, p->base, x);
+    if (report != NULL) *report = p->weights;
+    return HDO_OK;
 }

@@ -20,6 +20,8 @@ typedef struct hdo_problem {
     hdo_objective *objective;
     hdo_config *resolved; /* config with the tables of its plug-ins, if it was given without; otherwise NULL */
     struct hdo_complaint *complaint; /* of estimators of one's own (config/own_call.h); NULL: there are none */
+    float *base;                /* model.train: the whole model at the start, which the objective reads; else NULL */
+    hdo_weights_report weights; /* what it has of model.weights */
 } hdo_problem;
 
 /* config lives as long as the problem. After a failure, too, the problem is to be closed. */

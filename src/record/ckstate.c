@@ -47,8 +47,7 @@ static bool in_use(const hdo_config *c, const hdo_table_def *t) {
     return false;
 }
 
-void hdo__record_hash_inputs(hdo_record *r) {
-    const hdo_config *c = r->config;
+void hdo__inputs_sha256(const hdo_config *c, char hex[65]) {
     const char *path[HDO_CLASSES_MAX + 2] = {c->model.weights, c->mixing.edges};
     int n = 2, used = 0;
     for (int k = 0; k < c->n_classes; k++) path[n++] = c->population[k].schedule_file;
@@ -70,8 +69,8 @@ void hdo__record_hash_inputs(hdo_record *r) {
         used++;
     }
     hdo__sha256_final(&all, digest);
-    r->inputs_sha256[0] = '\0';
-    if (used > 0) hdo__sha256_hex(digest, r->inputs_sha256);
+    hex[0] = '\0';
+    if (used > 0) hdo__sha256_hex(digest, hex);
 }
 
 void hdo__state_head_of(const hdo_record *r, hdo_state_head *h) {

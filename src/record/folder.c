@@ -235,7 +235,7 @@ hdo_status hdo__record_begin_dir(hdo_record *r, const char *command_line, hdo_er
     char path[HDO_PATH_MAX + 64];
     if (!hdo__random_hex(r->run_id, HDO_RUN_ID_LEN))
         return hdo__fail(e, HDO_E_IO, "no random number for the run's name: /dev/urandom cannot be read");
-    hdo__record_hash_inputs(r);
+    hdo__inputs_sha256(r->config, r->inputs_sha256);
     hdo_status st = hdo__record_write_config(r, e);
     if (st == HDO_OK) {
         hdo__path_join(path, sizeof path, r->dir, "manifest.json");

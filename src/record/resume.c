@@ -121,7 +121,7 @@ static hdo_status choose(hdo_record *r, const char *dir, choice *c, hdo_error *e
     hdo_error why = {0};
     bool final = false;
     stored_id(dir, id);
-    hdo__record_hash_inputs(r);
+    hdo__inputs_sha256(r->config, r->inputs_sha256);
     for (i = 0; i < n && st == HDO_E_DATA && !final; i++) {
         st = judge(r, dir, id, steps[i], c, &final, &why);
         if (st == HDO_E_DATA && !final) hdo__log(r->log, HDO_LOG_WARN, "%s", why.msg);

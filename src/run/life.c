@@ -82,6 +82,19 @@ void hdo_run_destroy(hdo_run *r) {
     hdo__free(r);
 }
 
+static hdo_node_bytes node_bytes(const hdo_run *r, const hdo_class *c) {
+    const hdo_objective *f = r->problem.objective;
+    const hdo_estimator *s = &c->estimator;
+    size_t row = (f->d + f->n_buf) * sizeof(float);
+    int k = s->rv < HDO_DIRS_AT_ONCE ? s->rv : HDO_DIRS_AT_ONCE;
+    return (hdo_node_bytes){.parameters = row,
+                            .momentum = c->update.momentum > 0.0 ? row : 0,
+                            .estimate = row,
+                            .activations =
+                                hdo__objective_pass_bytes(f, s->ops->needs, c->batch, s->ops->zeroth ? k : 1),
+                            .directions = s->ops->work_bytes(s, f, c->batch)};
+}
+
 void hdo_run_describe(const hdo_run *r, hdo_run_info *info) {
     int pairs = r->population.mixer.ops->match == NULL ? 0
                 : r->population.mixer.ops->all_step    ? r->population.n / 2
@@ -97,6 +110,10 @@ void hdo_run_describe(const hdo_run *r, hdo_run_info *info) {
                            .bytes_per_step = 2 * (int64_t)pairs * (int64_t)(r->population.models.len * sizeof(float)),
                            .train_samples = r->problem.train != NULL ? r->problem.train->count : 0,
                            .val_samples = r->problem.val != NULL ? r->problem.val->count : 0};
+    hdo_whole whole = hdo__objective_whole(r->problem.objective);
+    info->d_total = (int64_t)whole.d;
+    if (r->problem.objective->whole != NULL) info->frozen_bytes = (whole.d + whole.n_buf) * sizeof(float);
+    for (int k = 0; k < r->population.n_classes; k++) info->node[k] = node_bytes(r, &r->population.classes[k]);
 }
 
 int hdo_run_rank(const hdo_run *r) {

@@ -46,7 +46,7 @@ enum { HDO_NU_ETA_SQRT_D = 1 };
 enum { HDO_LR_BALANCED = 1, HDO_LR_THEOREM, HDO_LR_AUTO };
 enum { HDO_MOMENTUM_EMA = 1, HDO_MOMENTUM_HEAVY_BALL };
 enum { HDO_SCHEDULE_CONSTANT = 1, HDO_SCHEDULE_COSINE, HDO_SCHEDULE_FILE, HDO_SCHEDULE_COSINE_AUTHORS };
-enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR };
+enum { HDO_DIRECTIONS_WHOLE = 1, HDO_DIRECTIONS_PER_TENSOR, HDO_DIRECTIONS_LOW_RANK };
 enum { HDO_STREAMS_INDEPENDENT = 1, HDO_STREAMS_SHARED };
 enum { HDO_DIST_GAUSSIAN = 1, HDO_DIST_SPHERE, HDO_DIST_RADEMACHER };
 enum { HDO_KERNELS_AUTO = 1, HDO_KERNELS_REF };
@@ -91,6 +91,7 @@ typedef struct hdo_model_config {
     int64_t input_size;          /* resnet18: 32, 64, 224 */
     int64_t resize;              /* resnet18: resized to this first, input_size is then the centre; 0: no */
     char layers[HDO_SPEC_MAX];   /* model custom: "conv 8 3, relu, pool 2, linear 10" */
+    char train[HDO_SPEC_MAX];    /* what is trained: all | head | patterns over tensor names, ... (docs/models.md) */
     char weights[HDO_PATH_MAX];  /* safetensors to start from; empty: random initialisation */
     double l2;                   /* logistic-l2: coefficient of |x|^2 / 2 */
     int64_t dim;                 /* quadratic: d */
@@ -140,7 +141,7 @@ typedef struct hdo_class_config {
     double weight_decay;
     hdo_choice schedule; /* constant | cosine | cosine-authors | file */
     char schedule_file[HDO_PATH_MAX];
-    hdo_choice directions;               /* whole | per-tensor */
+    hdo_choice directions;               /* whole | per-tensor | low-rank(r) */
     hdo_choice streams;                  /* independent | shared */
     hdo_choice distribution;             /* gaussian | sphere | rademacher */
     int64_t coords;                      /* fd-coord: coordinates per estimate; 0: all */
@@ -162,8 +163,8 @@ typedef struct hdo_mixing_config {
     int64_t degree;            /* small-world: neighbours before rewiring */
     char edges[HDO_PATH_MAX];  /* graph file: the edge list */
     hdo_choice average;        /* equal (the paper) | noise: weights inverse to the noise of the class | auto */
-    double clip; /* fleet: models farther away than this many usual distances are refused; 0: none */
-    hdo_choice partners; /* any (the paper) | own(share): meetings inside the classes | auto */
+    double clip;               /* fleet: models farther away than this many usual distances are refused; 0: none */
+    hdo_choice partners;       /* any (the paper) | own(share): meetings inside the classes | auto */
 } hdo_mixing_config;
 
 typedef struct hdo_eval_config {

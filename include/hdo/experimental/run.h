@@ -66,8 +66,19 @@ typedef struct hdo_hooks {
 } hdo_hooks;
 
 /* What a run will be, without running it (for --dry-run). */
+typedef struct hdo_node_bytes { /* what a node of a class needs by itself, apart from data and frozen numbers */
+    size_t parameters;          /* its row: d numbers and buffers */
+    size_t momentum;            /* the same again, or 0 */
+    size_t estimate;            /* the same again */
+    size_t activations;         /* of the passes its estimator makes */
+    size_t directions;          /* what the estimator keeps beside them */
+} hdo_node_bytes;
+
 typedef struct hdo_run_info {
     int64_t n, d, n_buf;
+    int64_t d_total;     /* numbers of the whole model: d, and what model.train leaves out */
+    size_t frozen_bytes; /* of the one copy of a model that is trained in part; 0: it is trained whole */
+    hdo_node_bytes node[HDO_CLASSES_MAX];
     int64_t total_steps; /* warm-up included */
     int threads;
     size_t state_bytes;     /* models and momenta */

@@ -53,6 +53,8 @@ HDO_API void hdo_evaluation_clear(hdo_evaluation *v);
 /* Writes the model of a run or checkpoint (node, or HDO_EVAL_MEAN) to a safetensors file under PyTorch's tensor names,
  * parameters and buffers. */
 HDO_API hdo_status hdo_export_weights(const char *source, int64_t node, const char *path, hdo_error *e);
+/* The same of what the run trains alone (model.train), named as adapters are: base_model.model.fc.lora_A.weight. */
+HDO_API hdo_status hdo_export_trained(const char *source, int64_t node, const char *path, hdo_error *e);
 
 #ifdef __cplusplus
 }
