@@ -80,7 +80,7 @@ HDO_LAB void hdo__mixer_clear(hdo_mixer *m);
 hdo_status hdo__mixer_sound(const hdo_mixer *m, hdo_error *e); /* are the partners of the last plan partners? */
 /* Kind matching: in a share `own` of the exchanges nodes meet inside their classes only. Class k has the nodes from
  * first[k] on. */
-void hdo__mixer_classes(hdo_mixer *m, int n_classes, const int *first, double own);
+HDO_LAB void hdo__mixer_classes(hdo_mixer *m, int n_classes, const int *first, double own);
 void hdo__mixer_plan(hdo_mixer *m, int64_t t, hdo_plan *plan); /* valid until the next call */
 
 /* How fast mixing alone brings the nodes together (docs/theory.md 3.3). */
