@@ -73,8 +73,7 @@ static void check_test(const hdo_section *own, char *test) {
     }
     assert_true(strncmp(op, "= ", 2) == 0 || strncmp(op, "!= ", 3) == 0);
     for (char *save = NULL, *w = strtok_r(words, ", ", &save); w != NULL; w = strtok_r(NULL, ", ", &save))
-        if (!is_word(&s->options[at], w) && strncmp(w, "own", 3) != 0)
-            fail_msg("'%s' is no value of '%s'", w, key);
+        if (!is_word(&s->options[at], w) && strncmp(w, "own", 3) != 0) fail_msg("'%s' is no value of '%s'", w, key);
 }
 
 static void check_condition(const hdo_section *s, const char *when) {

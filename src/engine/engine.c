@@ -7,7 +7,8 @@
 #include "base/clock.h"
 
 /* The first that fits is taken. */
-const hdo_engine_ops *const hdo__engines[] = {&hdo__engine_ask, &hdo__engine_fleet, &hdo__engine_async, &hdo__engine_sync, NULL};
+const hdo_engine_ops *const hdo__engines[] = {&hdo__engine_ask, &hdo__engine_fleet, &hdo__engine_async,
+                                              &hdo__engine_sync, NULL};
 
 const hdo_engine_ops *hdo__engine_for(const hdo_engine *parts) {
     int k = 0;

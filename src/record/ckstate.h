@@ -23,7 +23,8 @@ typedef struct hdo_state_head { /* what a state belongs to */
 
 /* The head that r would write now, but for the marks. */
 void hdo__state_head_of(const hdo_record *r, hdo_state_head *h);
-/* Of the files besides the data that a run reads (weights, edges, schedules) and of the identities of tables; empty: none. */
+/* Of the files besides the data that a run reads (weights, edges, schedules) and of the identities of tables; empty:
+ * none. */
 HDO_LAB void hdo__inputs_sha256(const hdo_config *c, char hex[65]);
 char *hdo__state_text(const hdo_record *r, const hdo_state_head *h); /* free it; NULL: out of memory */
 /* path is for messages. */

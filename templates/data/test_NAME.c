@@ -20,8 +20,10 @@ int main(void) {
     hdo_config *c = hdo_config_new(NULL, &e);
     hdo_status st = hdo_config_use_dataset(c, parts->dataset, parts->user, &e);
     if (st == HDO_OK)
-        st = hdo_config_load_text(c, "{steps: 200, model: {name: logistic}, "
-                                     "population: {fo: {count: 4, estimator: fo, lr: 0.5, batch: 32}}}", &e);
+        st = hdo_config_load_text(c,
+                                  "{steps: 200, model: {name: logistic}, "
+                                  "population: {fo: {count: 4, estimator: fo, lr: 0.5, batch: 32}}}",
+                                  &e);
     if (st == HDO_OK) st = hdo_run_new(&run, c, &e);
     if (st == HDO_OK) st = hdo_run_advance(run, 200, NULL, &e);
     if (st != HDO_OK) return complain("run", &e);

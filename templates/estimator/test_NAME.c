@@ -12,8 +12,10 @@ static hdo_status train(const char *threads, char fingerprint[65], double *befor
     hdo_config *c = hdo_config_new(NULL, e);
     hdo_status st = hdo_config_use_estimator(c, parts->estimator, parts->user, e);
     if (st == HDO_OK)
-        st = hdo_config_load_text(c, "{steps: 300, model: {name: quadratic, dim: 10, start: 3}, "
-                                     "population: {zo: {count: 4, estimator: @NAME@, rv: 8, nu: 1.0e-3, lr: 0.05}}}", e);
+        st = hdo_config_load_text(c,
+                                  "{steps: 300, model: {name: quadratic, dim: 10, start: 3}, "
+                                  "population: {zo: {count: 4, estimator: @NAME@, rv: 8, nu: 1.0e-3, lr: 0.05}}}",
+                                  e);
     if (st == HDO_OK) st = hdo_config_set(c, "threads", threads, e);
     if (st == HDO_OK) st = hdo_run_new(&run, c, e);
     if (st == HDO_OK) st = hdo_run_advance(run, 300, NULL, e);

@@ -1,7 +1,7 @@
 /* @NAME@: an objective for hdo, as a plug-in.
  *
- * Replace `value` and `slope` by your function. Without a gradient take `gradient` out of the table: nodes can then be of
- * zeroth order only. <hdo/objective.h> says what a callback gets and what it may do.
+ * Replace `value` and `slope` by your function. Without a gradient take `gradient` out of the table: nodes can then be
+ * of zeroth order only. <hdo/objective.h> says what a callback gets and what it may do.
  */
 #include <hdo/plugin.h>
 #include <stdio.h>

@@ -22,13 +22,16 @@ int main(void) {
         return 1;
     }
     /* Gradient against differences, batches, repetition, threads. */
-    if (hdo_test_objective(parts.objective, parts.user, NULL, NULL, &e) != HDO_OK) return complain("hdo_test_objective", &e);
+    if (hdo_test_objective(parts.objective, parts.user, NULL, NULL, &e) != HDO_OK)
+        return complain("hdo_test_objective", &e);
 
     hdo_config *c = hdo_config_new(NULL, &e);
     hdo_status st = hdo_config_use_objective(c, parts.objective, parts.user, &e);
     if (st == HDO_OK)
-        st = hdo_config_load_text(c, "{steps: 200, population: {fo: {count: 1, estimator: fo, lr: 0.1}, "
-                                     "zo: {count: 3, estimator: fd, rv: 8, nu: 1.0e-3, lr: 0.05}}}", &e);
+        st = hdo_config_load_text(c,
+                                  "{steps: 200, population: {fo: {count: 1, estimator: fo, lr: 0.1}, "
+                                  "zo: {count: 3, estimator: fd, rv: 8, nu: 1.0e-3, lr: 0.05}}}",
+                                  &e);
     if (st == HDO_OK) st = hdo_run_new(&run, c, &e);
     if (st == HDO_OK) st = hdo_run_advance(run, 200, NULL, &e);
     if (st != HDO_OK) return complain("run", &e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plug-in for the tests: a noisy bowl, sum_j h (x_j - 1)^2 / 2 + <xi, x>, with options {"dim": d, "noise": s}; and, with
- * -DWRONG=..., every way to be wrong.
+ * A plug-in for the tests: a noisy bowl, sum_j h (x_j - 1)^2 / 2 + <xi, x>, with options {"dim": d, "noise": s}; and,
+ * with -DWRONG=..., every way to be wrong.
  */
 #include <math.h>
 #include <setjmp.h>
