@@ -146,7 +146,7 @@ static void put(json_text *j, const char *text, size_t len) {
 static void put_string(json_text *j, const char *text) {
     put(j, "\"", 1);
     for (; *text != '\0'; text++) {
-        char code[8];
+        char code[8] = "";
         if (*text == '"' || *text == '\\') put(j, "\\", 1);
         if ((unsigned char)*text < ' ')
             put(j, code, (size_t)snprintf(code, sizeof code, "\\u%04x", (unsigned)(unsigned char)*text));
