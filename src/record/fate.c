@@ -144,6 +144,16 @@ static void earliest(void *ctx, void *v, size_t first, size_t count) {
     if (own->what != HDO_FATE_NONE && (f->what == HDO_FATE_NONE || own->step < f->step)) *f = *own;
 }
 
+/* A node that never stepped was lost through a model of another rank: the longest step of all is the one. */
+static void blame(const hdo_record *r, hdo_fate *f) {
+    if (f->what == HDO_FATE_NONE || f->step_of_first.steps > 0) return;
+    for (int i = 0; i < r->population->n; i++) {
+        double m = move_of(r, i), most = move_of(r, f->first);
+        if (m > most || (!isfinite(m) && isfinite(most))) f->first = i;
+    }
+    f->step_of_first = r->trail[f->first];
+}
+
 hdo_status hdo__fate_join(hdo_record *r, hdo_error *e) {
     hdo_fate first = {.what = HDO_FATE_NONE};
     size_t n = (size_t)r->population->n;
@@ -154,6 +164,7 @@ hdo_status hdo__fate_join(hdo_record *r, hdo_error *e) {
     if (st == HDO_OK) st = r->transport->ops->relay(r->transport, all, sizeof *all, n, add_trails, r, e);
     if (st == HDO_OK) {
         memcpy(r->trail, all, n * sizeof *all);
+        blame(r, &first);
         r->fate = first;
     }
     hdo__free(all);
