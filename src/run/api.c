@@ -120,10 +120,11 @@ hdo_status hdo_run_on_row(hdo_run *r, void (*fn)(void *ctx, const hdo_row *row),
 }
 
 /* A run with a listener that keeps its rows: new (dir NULL), or taken up from a folder. */
-static hdo_status open_run(hdo_run **run, const hdo_config *c, const char *dir, hdo_error *e) {
+static hdo_status open_run(hdo_run **run, const hdo_config *c, const char *dir,
+                           hdo_status (*tune)(hdo_run *r, hdo_error *e), hdo_error *e) {
     struct hdo_listener *l = hdo__alloc(sizeof *l);
     if (l == NULL) return hdo__fail(e, HDO_E_MEMORY, "out of memory for the run");
-    hdo_hooks hooks = {.ctx = l, .log = hear_log, .row = hear_row};
+    hdo_hooks hooks = {.ctx = l, .log = hear_log, .row = hear_row, .tune = tune};
     hdo_resume how = {.own = c != NULL ? c->own : NULL};
     hdo_status st = dir != NULL ? hdo_run_resume_how(run, dir, &how, &hooks, e) : hdo_run_create(run, c, &hooks, e);
     if (st == HDO_OK) {
@@ -142,13 +143,20 @@ static hdo_status open_run(hdo_run **run, const hdo_config *c, const char *dir, 
 hdo_status hdo_run_new(hdo_run **run, const hdo_config *c, hdo_error *e) {
     if (run != NULL) *run = NULL;
     if (run == NULL || c == NULL) return hdo__misuse(e, "hdo_run_new", "a place for the run and a configuration");
-    return open_run(run, c, NULL, e);
+    return open_run(run, c, NULL, NULL, e);
+}
+
+hdo_status hdo_run_new_tuned(hdo_run **run, const hdo_config *c, hdo_status (*tune)(hdo_run *r, hdo_error *e),
+                             hdo_error *e) {
+    if (run != NULL) *run = NULL;
+    if (run == NULL || c == NULL) return hdo__misuse(e, "hdo_run_new_tuned", "a place for the run and a configuration");
+    return open_run(run, c, NULL, tune, e);
 }
 
 hdo_status hdo_run_resume(hdo_run **run, const char *dir, const hdo_config *c, hdo_error *e) {
     if (run != NULL) *run = NULL;
     if (run == NULL || dir == NULL) return hdo__misuse(e, "hdo_run_resume", "a place for the run and a folder");
-    return open_run(run, c, dir, e);
+    return open_run(run, c, dir, NULL, e);
 }
 
 void hdo_run_free(hdo_run *r) {

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 — questions of other languages: see <hdo/lab/answers.h>. */
+#include "hdo/lab/answers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hdo/experimental/fail.h"
+#include "hdo/lab/check.h"
+#include "hdo/lab/predict.h"
+
+static char *out_of_memory(hdo_error *e) {
+    hdo__fail(e, HDO_E_MEMORY, "out of memory for an answer");
+    return NULL;
+}
+
+char *hdo_lab_check(const hdo_config *c, hdo_error *e) {
+    hdo_check_options how = hdo_check_default();
+    hdo_check_result *r = malloc(sizeof *r);
+    if (r == NULL) return out_of_memory(e);
+    hdo_status st = hdo_check(c, &how, r, e);
+    if (st == HDO_OK) st = hdo_check_horizon(c, r, e);
+    if (st == HDO_OK) st = hdo_check_try(c, &how, r, e);
+    char *text = st == HDO_OK ? hdo_check_json(r) : NULL;
+    free(r);
+    return st == HDO_OK && text == NULL ? out_of_memory(e) : text;
+}
+
+char *hdo_lab_predict(const hdo_config *base, const char *const *population, int64_t horizon, hdo_error *e) {
+    int named = 0;
+    while (population != NULL && population[named] != NULL) named++;
+    int n = named > 0 ? named : 1;
+    hdo_config *c = malloc(sizeof *c);
+    hdo_prediction *p = calloc((size_t)n, sizeof *p);
+    hdo_predictor *q = NULL;
+    char *text = NULL;
+    hdo_status st = c != NULL && p != NULL ? HDO_OK : HDO_E_MEMORY;
+    if (st == HDO_OK) st = hdo_predictor_create(&q, base, &(hdo_predict_options){.horizon = horizon}, NULL, e);
+    for (int i = 0; i < n && st == HDO_OK; i++) {
+        *c = *base; /* borrows tables of one's own */
+        if (named > 0) st = hdo_config_population(c, population[i], e);
+        if (st == HDO_OK) st = hdo_predict(q, c, &p[i], e);
+    }
+    if (st == HDO_OK) text = hdo_predictions_json(p, n);
+    hdo_predictor_destroy(q);
+    if (c == NULL || p == NULL || (st == HDO_OK && text == NULL)) out_of_memory(e);
+    free(c);
+    free(p);
+    return text;
+}
+
+/* ---- plans ---- */
+
+#define AT(member) offsetof(hdo_fleet, member)
+static const struct plan_word {
+    const char *name;
+    size_t at;
+    char type; /* i: int, d: double */
+    double unit;
+} plan_words[] = {
+    {"fo", AT(fo), 'i', 1},
+    {"zo", AT(zo), 'i', 1},
+    {"rv", AT(rv_max), 'i', 1},
+    {"seeds", AT(sim_seeds), 'i', 1},
+    {"fo-speed", AT(fo_speed), 'd', 1},
+    {"zo-speed", AT(zo_speed), 'd', 1},
+    {"memory", AT(memory), 'd', 1e6},
+    {"bandwidth", AT(bandwidth), 'd', 1e6},
+    {"latency", AT(latency), 'd', 1},
+    {"time", AT(time), 'd', 1},
+    {"fo-joules", AT(fo_joules), 'd', 1},
+    {"zo-joules", AT(zo_joules), 'd', 1},
+    {"traffic", AT(traffic), 'd', 1e6},
+    {"energy", AT(energy), 'd', 1},
+    {NULL, 0, 0, 0},
+};
+
+static hdo_status read_fleet(const char *const *option, hdo_fleet *f, hdo_error *e) {
+    *f = (hdo_fleet){.rv_max = 256, .fo_speed = 1.0, .zo_speed = 3.0, .sim_seeds = 10};
+    for (int i = 0; option != NULL && option[i] != NULL; i += 2) {
+        const struct plan_word *w = plan_words;
+        while (w->name != NULL && strcmp(w->name, option[i]) != 0) w++;
+        if (w->name == NULL) return hdo__fail(e, HDO_E_CONFIG, "a plan has no option '%.64s'", option[i]);
+        char *end = NULL;
+        double v = option[i + 1] != NULL ? strtod(option[i + 1], &end) : 0.0;
+        if (option[i + 1] == NULL || end == option[i + 1] || *end != '\0' || !(v >= 0.0 && v <= 1e18))
+            return hdo__fail(e, HDO_E_CONFIG, "option '%s' of a plan takes a number, 0 or more", w->name);
+        if (w->type == 'i') *(int *)((char *)f + w->at) = v < 1e9 ? (int)v : 1000000000;
+        if (w->type == 'd') *(double *)((char *)f + w->at) = v * w->unit;
+    }
+    if (f->fo < 1 || f->zo < 1 || f->rv_max < 1 || !(f->fo_speed > 0.0) || !(f->zo_speed > 0.0))
+        return hdo__fail(e, HDO_E_CONFIG, "a plan needs fo and zo, 1 or more each; speeds and rv are above 0");
+    return HDO_OK;
+}
+
+/* The plan by bounds with the prediction as its last member. */
+static char *join(hdo_fleet_plan *p, const hdo_fleet_prediction *q, bool predicted, hdo_error *e) {
+    bool by_bounds = p->worth;
+    if (predicted) {
+        p->worth = q->worth;
+        p->sim = q->sim;
+    }
+    char *plan = hdo_fleet_plan_json(p), *more = predicted ? hdo_fleet_prediction_json(q) : NULL, *text = NULL;
+    char *end = plan != NULL ? strrchr(plan, '}') : NULL;
+    if (end != NULL && (more != NULL || !predicted)) {
+        *end = '\0';
+        size_t cap = strlen(plan) + (more != NULL ? strlen(more) : 4) + 64;
+        text = malloc(cap);
+        if (text != NULL)
+            snprintf(text, cap, "%s, \"worth_by_bounds\": %s, \"prediction\": %s}", plan, by_bounds ? "true" : "false",
+                     more != NULL ? more : "null");
+    }
+    free(plan);
+    free(more);
+    return text != NULL ? text : out_of_memory(e);
+}
+
+char *hdo_lab_plan(const hdo_config *c, const char *const *option, hdo_error *e) {
+    hdo_fleet fleet;
+    hdo_error why = {0};
+    hdo_fleet_prediction q = {0};
+    hdo_status st = read_fleet(option, &fleet, e);
+    if (st != HDO_OK) return NULL;
+    hdo_fleet_plan *p = malloc(sizeof *p);
+    if (p == NULL) return out_of_memory(e);
+    hdo_fleet untried = fleet; /* tried at the rates of the prediction */
+    untried.sim_seeds = 0;
+    bool predicted = false;
+    st = hdo_plan_fleet(c, &untried, NULL, p, e);
+    if (st == HDO_OK) {
+        p->fleet.sim_seeds = fleet.sim_seeds;
+        predicted = hdo_plan_predict(c, p, NULL, &q, &why) == HDO_OK;
+    }
+    if (st == HDO_OK && !predicted && fleet.sim_seeds > 0) st = hdo_plan_fleet(c, &fleet, NULL, p, e);
+    char *text = st == HDO_OK ? join(p, &q, predicted, e) : NULL;
+    free(p);
+    return text;
+}
+
+hdo_status hdo_lab_run_new(hdo_run **run, const hdo_config *c, hdo_error *e) {
+    return hdo_run_new_tuned(run, c, hdo_auto_tune, e);
+}
