@@ -85,8 +85,10 @@ static hdo_status read_fleet(const char *const *option, hdo_fleet *f, hdo_error 
         double v = option[i + 1] != NULL ? strtod(option[i + 1], &end) : 0.0;
         if (option[i + 1] == NULL || end == option[i + 1] || *end != '\0' || !(v >= 0.0 && v <= 1e18))
             return hdo__fail(e, HDO_E_CONFIG, "option '%s' of a plan takes a number, 0 or more", w->name);
-        if (w->type == 'i') *(int *)((char *)f + w->at) = v < 1e9 ? (int)v : 1000000000;
-        if (w->type == 'd') *(double *)((char *)f + w->at) = v * w->unit;
+        int whole = v < 1e9 ? (int)v : 1000000000;
+        double real = v * w->unit;
+        memcpy((char *)f + w->at, w->type == 'i' ? (const void *)&whole : (const void *)&real,
+               w->type == 'i' ? sizeof whole : sizeof real);
     }
     if (f->fo < 1 || f->zo < 1 || f->rv_max < 1 || !(f->fo_speed > 0.0) || !(f->zo_speed > 0.0))
         return hdo__fail(e, HDO_E_CONFIG, "a plan needs fo and zo, 1 or more each; speeds and rv are above 0");
