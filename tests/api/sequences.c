@@ -25,7 +25,8 @@ typedef struct world {
     hdo_run *inside; /* the run whose callbacks are running, for calls from inside */
     char dir[64];
     uint64_t id[QUESTIONS]; /* ids seen */
-    int calls, failures, destroyed, brought;
+    _Atomic int calls;      /* callbacks of a run on another thread count too */
+    int failures, destroyed, brought;
 } world;
 
 static uint64_t draw(world *w, uint64_t below) {
