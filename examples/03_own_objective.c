@@ -32,7 +32,7 @@ static int gradient(void *user, hdo_call *call, const hdo_samples *s, const floa
     (void)user, (void)call, (void)s;
     *loss = rosenbrock(x);
     for (int j = 0; j < D; j++) {
-        double y = x[j], sum = 0.0;
+        double y = (double)x[j], sum = 0.0;
         if (j + 1 < D) sum += -2.0 * (1.0 - y) - 40.0 * y * ((double)x[j + 1] - y * y);
         if (j > 0) sum += 20.0 * (y - (double)x[j - 1] * (double)x[j - 1]);
         g[j] = (float)sum;

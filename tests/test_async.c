@@ -297,7 +297,7 @@ static void *report_rows(void *p) {
             .nodes = {.node0_loss = k == 0 ? v : (double)NAN, .node0_acc = k == 0 ? 0.5 : (double)NAN},
             .train_loss = v,
             .mg = 2.0 * v,
-            .counts = {1, 2, step, 3, 4, 5 + k}};
+            .counts = {1, 2, step, 3, 4, 5 + k, 0}};
         part.nodes.nodes[k] = r->rows.count;
         part.nodes.cls[k] = (hdo_group){v, 0.0, v, v, 0.25};
         hdo__async_report(r->async, &part);

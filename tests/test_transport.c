@@ -285,7 +285,7 @@ static void test_groups_merge_to_the_whole(void **state) {
 static void say_part(hdo_async_rows *a, int rank, int64_t step) {
     double loss[2] = {(double)step + rank, (double)step - rank};
     hdo_group g = group_of(loss, 2);
-    hdo_async_part p = {.step = step, .train_loss = rank, .counts = {1, 2, 3, 4, 5, 6}};
+    hdo_async_part p = {.step = step, .train_loss = rank, .counts = {1, 2, 3, 4, 5, 6, 0}};
     p.nodes.node0_loss = p.nodes.node0_acc = rank == 0 ? 0.5 : (double)NAN;
     hdo__async_rows_class(a, step, rank, 2, &g);
     hdo__async_rows_part(a, &p, 2, 0.0);

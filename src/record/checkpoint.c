@@ -281,7 +281,7 @@ static hdo_status write_file(hdo_record *r, draft *w, hdo_error *e) {
 
 hdo_status hdo__record_save(hdo_record *r, hdo_error *e) {
     if (r->dir[0] == '\0') return hdo__fail(e, HDO_E_CONFIG, "a checkpoint needs a run folder");
-    draft w = {.head = NULL};
+    draft w = {.head = {.bytes = NULL}};
     unsigned char digest[32];
     bool root = r->transport->rank == 0;
     w.n = pieces_of(r, w.p);

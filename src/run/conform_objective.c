@@ -205,7 +205,7 @@ static void try_slopes(suite *t) {
 static void try_metrics(suite *t) {
     if (t->d->metrics == NULL) return;
     hdo_samples train = t->s;
-    double f, sum = 0.0;
+    double f = 0.0, sum = 0.0;
     int64_t correct = 0;
     t->node = t->step = -1;
     t->s.train = 0;
