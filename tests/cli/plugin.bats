@@ -188,3 +188,31 @@ refused() { # refused NAME SENTENCE: run says it, in one line, and ends with a s
     [ "$status" -eq 6 ]
     [[ "$output" == *"the bowl is broken (node 2, step 3)"* ]]
 }
+
+@test "an objective on configured data: failed evaluations are counted, the same on threads and ranks; another file warns" {
+    cc -std=c11 -O1 -shared -fPIC -I "$HDO_SOURCE/include" "$HDO_SOURCE/tests/plugins/softmax.c" -o libsoftmax.so -lm
+    cat > softmax.yaml <<'END'
+model: {plugin: ./libsoftmax.so}
+data: {name: synthetic, features: 6, classes: 3, train: 600, val: 200}
+steps: 60
+population:
+  zo: {count: 6, estimator: fd, rv: 16, lr: 0.3, batch: 16, nu: 1.0e-3}
+eval: {every: 20}
+END
+    "$HDO" run softmax.yaml --quiet -o one
+    [ "$(jq .oracle.failed one/summary.json)" -eq 9 ]
+    [ "$(jq '.final.val_loss_mean < 0.4' one/summary.json)" = true ]
+    "$HDO" run softmax.yaml --threads 2 --quiet -o two
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$HDO" run softmax.yaml --engine mpi --np 2 --quiet -o ranks
+    for r in two ranks; do
+        [ "$(jq .oracle.failed $r/summary.json)" -eq 9 ]
+        [ "$(jq .params_sha256 $r/summary.json)" = "$(jq .params_sha256 one/summary.json)" ]
+    done
+    run "$HDO" run softmax.yaml --set data.features=5 --quiet -o five
+    [ "$status" -eq 6 ]
+    [[ "$output" == *"no samples of 6 numbers came"* ]]
+    cc -std=c11 -O2 -shared -fPIC -I "$HDO_SOURCE/include" "$HDO_SOURCE/tests/plugins/softmax.c" -o libsoftmax.so -lm
+    run "$HDO" run --resume one --set steps=70 --quiet
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"is another file than the run was made with"* ]]
+}
