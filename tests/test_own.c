@@ -381,7 +381,7 @@ static void tables_without_sense(void **state) {
     BAD("newer version", d.struct_size = sizeof d + 8);
     BAD("no name", d.name = NULL);
     BAD("cannot name", d.name = "Two words");
-    BAD("itself", d.name = "quadratic");
+    BAD("choose another", d.name = "quadratic");
     BAD("dim is 0", d.dim = 0);
     BAD("neither loss nor losses", d.loss = NULL; d.losses = NULL);
     BAD("flags", d.flags = 1024);

@@ -43,6 +43,22 @@ typedef struct head {
     const char *name;
 } head;
 
+void hdo__own_read(void *copy, size_t size, const void *def) {
+    size_t theirs;
+    memcpy(&theirs, def, sizeof theirs);
+    memset(copy, 0, size);
+    memcpy(copy, def, theirs < size ? theirs : size);
+}
+
+/* Does the library have something of that kind and name itself? */
+static bool is_ours(hdo_own_kind kind, const char *name) {
+    static const char *const words[] = {"model", "data", "estimator", "mixing", NULL}; /* sinks have no names in keys */
+    const char *const *names = words[kind] != NULL ? hdo_names(words[kind]) : NULL;
+    for (int i = 0; names != NULL && names[i] != NULL; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
 hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e) {
     head own;
     memcpy(&own, a->def, sizeof own);
@@ -65,6 +81,8 @@ hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e) {
     if (a->identity != NULL && strlen(a->identity) >= HDO_IDENTITY_MAX)
         return hdo__fail(e, HDO_E_MISUSE, "%s '%s' has an identity of %zu bytes; at most %d are kept", kind, h->name,
                          strlen(a->identity), HDO_IDENTITY_MAX - 1);
+    if (is_ours(a->kind, h->name))
+        return hdo__fail(e, HDO_E_MISUSE, "%s '%s': the library has one of that name; choose another", kind, h->name);
     return HDO_OK;
 }
 

@@ -69,8 +69,17 @@ typedef struct hdo_own_args {
     void *user;
     void (*destroy)(void *user);
 } hdo_own_args;
+/* The bytes of the user's table that exist into copy (size bytes), the rest 0. */
+void hdo__own_read(void *copy, size_t size, const void *def);
+/* d: such a copy of def, of a kind that has an identity. */
+#define HDO_OWN_ARGS(of, d, table, pointer)                                                                            \
+    {                                                                                                                  \
+        .kind = (of), .def = (table), .size = sizeof(d), .identity = (d).identity, .flags = (d).flags,                 \
+        .user = (pointer), .destroy = (d).destroy                                                                      \
+    }
 void hdo__own_set_text(hdo_config *c, const char *key, const char *value); /* a key that follows from a table */
-hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e);       /* the common checks alone */
+/* The common checks alone: size, name, identity; and the name is none of ours. */
+hdo_status hdo__own_check_head(const hdo_own_args *a, hdo_error *e);
 hdo_status hdo__own_bring(hdo_config *c, const hdo_own_args *a, hdo_table_def **copy, hdo_error *e);
 
 #endif

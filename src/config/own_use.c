@@ -9,14 +9,6 @@
 #include "config/own.h"
 #include "config/value.h"
 
-/* Does the library have something of that name itself? */
-static bool taken(const char *kind, const char *name) {
-    const char *const *names = hdo_names(kind);
-    for (int i = 0; names[i] != NULL; i++)
-        if (strcmp(names[i], name) == 0) return true;
-    return false;
-}
-
 /* The head of the table is sound when these are called: name and size are there. A member the user's headers did not
  * have is 0 in the copy. */
 
@@ -102,30 +94,14 @@ void hdo__own_set_text(hdo_config *c, const char *key, const char *value) {
     c->origin[s.row][s.col] = (hdo_origin){.source = HDO_FROM_BASE};
 }
 
-/* The bytes of the user's table that exist, the rest 0. */
-static void read_def(void *copy, size_t size, const void *def) {
-    size_t theirs;
-    memcpy(&theirs, def, sizeof theirs);
-    memset(copy, 0, size);
-    memcpy(copy, def, theirs < size ? theirs : size);
-}
-
 hdo_status hdo_config_use_objective(hdo_config *c, const hdo_objective_def *def, void *user, hdo_error *e) {
     if (c == NULL || def == NULL) return hdo__misuse(e, "hdo_config_use_objective", "a configuration and a table");
     hdo_objective_def d;
     hdo_table_def *t;
-    read_def(&d, sizeof d, def);
-    hdo_own_args a = {.kind = HDO_OWN_OBJECTIVE,
-                      .def = def,
-                      .size = sizeof d,
-                      .identity = d.identity,
-                      .flags = d.flags,
-                      .user = user,
-                      .destroy = d.destroy};
+    hdo__own_read(&d, sizeof d, def);
+    hdo_own_args a = HDO_OWN_ARGS(HDO_OWN_OBJECTIVE, d, def, user);
     hdo_status st = hdo__own_check_head(&a, e);
     if (st == HDO_OK) st = check_objective(&d, e);
-    if (st == HDO_OK && taken("model", d.name))
-        st = hdo__fail(e, HDO_E_MISUSE, "the library has a model '%s' itself; give the objective another name", d.name);
     if (st != HDO_OK) return st;
     a.destroy = NULL; /* until nothing can fail any more the user's pointer stays his */
     hdo_own *before = c->own;
@@ -169,18 +145,10 @@ hdo_status hdo_config_use_dataset(hdo_config *c, const hdo_dataset_def *def, voi
     if (c == NULL || def == NULL) return hdo__misuse(e, "hdo_config_use_dataset", "a configuration and a table");
     hdo_dataset_def d;
     hdo_table_def *t;
-    read_def(&d, sizeof d, def);
-    hdo_own_args a = {.kind = HDO_OWN_DATASET,
-                      .def = def,
-                      .size = sizeof d,
-                      .identity = d.identity,
-                      .flags = d.flags,
-                      .user = user,
-                      .destroy = d.destroy};
+    hdo__own_read(&d, sizeof d, def);
+    hdo_own_args a = HDO_OWN_ARGS(HDO_OWN_DATASET, d, def, user);
     hdo_status st = hdo__own_check_head(&a, e);
     if (st == HDO_OK) st = check_dataset(&d, e);
-    if (st == HDO_OK && taken("data", d.name))
-        st = hdo__fail(e, HDO_E_MISUSE, "the library has a data set '%s' itself; give this one another name", d.name);
     if (st == HDO_OK) st = hdo__own_bring(c, &a, &t, e);
     if (st != HDO_OK) return st;
     hdo__own_set_text(c, "data.name", t->name);
@@ -192,7 +160,7 @@ hdo_status hdo_config_use_sink(hdo_config *c, const hdo_sink_def *def, void *use
     if (c == NULL || def == NULL) return hdo__misuse(e, "hdo_config_use_sink", "a configuration and a table");
     hdo_sink_def d;
     hdo_table_def *t;
-    read_def(&d, sizeof d, def);
+    hdo__own_read(&d, sizeof d, def);
     hdo_own_args a = {
         .kind = HDO_OWN_SINK, .def = def, .size = sizeof d, .flags = d.flags, .user = user, .destroy = d.destroy};
     hdo_status st = hdo__own_check_head(&a, e);

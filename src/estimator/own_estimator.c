@@ -195,8 +195,6 @@ static unsigned needs_of(const hdo_estimator_def *def) {
 
 static hdo_status check(const hdo_estimator_def *d, hdo_error *e) {
     enum { ALL_NEEDS = HDO_NEED_LOSS | HDO_NEED_LOSSES | HDO_NEED_GRADIENT | HDO_NEED_SLOPES };
-    if (hdo__estimator_find(d->name) != NULL)
-        return hdo__fail(e, HDO_E_MISUSE, "estimator '%s': the library has one of that name; choose another", d->name);
     if (d->estimate == NULL)
         return hdo__fail(e, HDO_E_MISUSE, "the table of estimator '%s' has no 'estimate', which is required", d->name);
     if ((d->needs & ~(unsigned)ALL_NEEDS) != 0)
@@ -210,16 +208,10 @@ static hdo_status check(const hdo_estimator_def *d, hdo_error *e) {
 }
 
 hdo_status hdo_config_use_estimator(hdo_config *c, const hdo_estimator_def *def, void *user, hdo_error *e) {
-    hdo_estimator_def d = {0};
+    hdo_estimator_def d;
     if (c == NULL || def == NULL) return hdo__misuse(e, "hdo_config_use_estimator", "a configuration and a table");
-    memcpy(&d, def, def->struct_size < sizeof d ? def->struct_size : sizeof d);
-    hdo_own_args a = {.kind = HDO_OWN_ESTIMATOR,
-                      .def = def,
-                      .size = sizeof d,
-                      .identity = d.identity,
-                      .flags = d.flags,
-                      .user = user,
-                      .destroy = d.destroy};
+    hdo__own_read(&d, sizeof d, def);
+    hdo_own_args a = HDO_OWN_ARGS(HDO_OWN_ESTIMATOR, d, def, user);
     hdo_status st = hdo__own_check_head(&a, e);
     if (st == HDO_OK) st = check(&d, e);
     if (st != HDO_OK) return st;

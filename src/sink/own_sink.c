@@ -14,7 +14,7 @@ typedef struct own_sink {
     uint64_t seed;
     bool is_open;
     hdo_complaint *complaint;
-    const char **columns; /* NULL at the end; texts behind it, in the same block */
+    char **columns;
 } own_sink;
 
 /* Any result but 0 ends the run. */
@@ -34,7 +34,7 @@ hdo_status hdo__own_sink_open(hdo_sink *base, const char *dir, int64_t from_step
     if (def->open == NULL) return HDO_OK;
     hdo_caller k;
     hdo__call_begin(&k, s->table, -1, from_step, s->seed, 0);
-    int rc = def->open(s->table->user, &k.call, dir, s->columns, from_step);
+    int rc = def->open(s->table->user, &k.call, dir, (const char *const *)s->columns, from_step);
     return result(s, &k, rc, e);
 }
 
@@ -79,52 +79,16 @@ bool hdo__sink_is_own(const hdo_sink *s) {
     return s->ops == &own_ops;
 }
 
-/* ---- names of the columns ---- */
-
-typedef struct name_ctx {
-    const char **name; /* NULL: only counted */
-    char *text;
-    size_t n, bytes;
-} name_ctx;
-
-static void emit_name(void *ctx, const hdo_metric *m, const char *name, double real, int64_t integer) {
-    name_ctx *c = ctx;
-    size_t len = strlen(name) + 1;
-    (void)m;
-    (void)real;
-    (void)integer;
-    if (c->name != NULL) {
-        memcpy(c->text + c->bytes, name, len);
-        c->name[c->n] = c->text + c->bytes;
-    }
-    c->n++;
-    c->bytes += len;
-}
-
-static const char **column_names(const hdo_config *config) {
-    char class_name[HDO_CLASSES_MAX][HDO_NAME_MAX];
-    hdo_row row = {.n_classes = config->n_classes};
-    name_ctx c = {NULL, NULL, 0, 0};
-    for (int k = 0; k < config->n_classes; k++) memcpy(class_name[k], config->population[k].name, HDO_NAME_MAX);
-    hdo__metric_each(&row, (const char(*)[HDO_NAME_MAX])class_name, emit_name, &c);
-    size_t head = (c.n + 1) * sizeof(char *);
-    const char **names = calloc(1, head + c.bytes);
-    if (names == NULL) return NULL;
-    c = (name_ctx){.name = names, .text = (char *)names + head};
-    hdo__metric_each(&row, (const char(*)[HDO_NAME_MAX])class_name, emit_name, &c);
-    return names;
-}
-
 hdo_status hdo__own_sinks_create(hdo_sink **sinks, int *n, int max, const hdo_config *c, hdo_error *e) {
     for (int k = 0; c->own != NULL && k < c->own->n; k++) {
         hdo_table_def *t = c->own->table[k];
         if (t->kind != HDO_OWN_SINK) continue;
         if (*n == max) return hdo__fail(e, HDO_E_UNSUPPORTED, "a run writes to at most %d places", max);
         own_sink *s = hdo__alloc(sizeof *s);
-        if (s != NULL) s->columns = column_names(c);
+        if (s != NULL) s->columns = hdo__metric_names(c);
         if (s != NULL) s->complaint = hdo__complaint_new();
         if (s == NULL || s->columns == NULL || s->complaint == NULL) {
-            if (s != NULL) free(s->columns);
+            if (s != NULL) free(s->columns), hdo__complaint_free(s->complaint);
             hdo__free(s);
             return hdo__fail(e, HDO_E_MEMORY, "out of memory for sink '%s'", t->name);
         }

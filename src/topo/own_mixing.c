@@ -71,20 +71,12 @@ hdo_status hdo__mixer_init_config(hdo_mixer *m, const hdo_config *c, int n, hdo_
 }
 
 hdo_status hdo_config_use_mixing(hdo_config *c, const hdo_mixing_def *def, void *user, hdo_error *e) {
-    hdo_mixing_def d = {0};
+    hdo_mixing_def d;
     if (c == NULL || def == NULL) return hdo__misuse(e, "hdo_config_use_mixing", "a configuration and a table");
-    memcpy(&d, def, def->struct_size < sizeof d ? def->struct_size : sizeof d);
-    hdo_own_args a = {.kind = HDO_OWN_MIXING,
-                      .def = def,
-                      .size = sizeof d,
-                      .identity = d.identity,
-                      .flags = d.flags,
-                      .user = user,
-                      .destroy = d.destroy};
+    hdo__own_read(&d, sizeof d, def);
+    hdo_own_args a = HDO_OWN_ARGS(HDO_OWN_MIXING, d, def, user);
     hdo_status st = hdo__own_check_head(&a, e);
     if (st != HDO_OK) return st;
-    if (hdo__mixer_find(d.name) != NULL)
-        return hdo__fail(e, HDO_E_MISUSE, "mixing '%s': the library has one of that name; choose another", d.name);
     if (d.pairs == NULL)
         return hdo__fail(e, HDO_E_MISUSE, "the table of mixing '%s' has no 'pairs', which is required", d.name);
     own_ops *own = calloc(1, sizeof *own);
