@@ -24,9 +24,11 @@ static bool can_name(const char *name) {
     return len > 0 && len < HDO_NAME_MAX && name[0] >= 'a' && name[0] <= 'z' && strspn(name, more) == len;
 }
 
+#define FOR_ALL "all" /* the folder of what every project has */
+
 static bool is_known(const char *kind) {
     for (const cli_template *t = cli_templates; t->kind != NULL; t++) {
-        if (strcmp(t->kind, kind) == 0) return true;
+        if (strcmp(t->kind, kind) == 0) return strcmp(kind, FOR_ALL) != 0;
     }
     return false;
 }
@@ -69,7 +71,7 @@ static int run_new(int argc, char **argv) {
     }
     code = 0;
     for (const cli_template *t = cli_templates; t->kind != NULL && code == 0; t++) {
-        if (strcmp(t->kind, kind) == 0) code = write_file(dir, t, name);
+        if (strcmp(t->kind, kind) == 0 || strcmp(t->kind, FOR_ALL) == 0) code = write_file(dir, t, name);
     }
     if (code == 0) printf("made %s: make -C %s test\n", dir, dir);
     return code;

@@ -27,6 +27,12 @@ static inline float *numbers(size_t n, uint32_t sub) { /* uniform in (-1, 1) */
     return x;
 }
 
+/* B, C, side, O, kernel, stride, pad */
+static inline hdo_conv conv_of(const int s[7]) {
+    return (hdo_conv){
+        .B = s[0], .C = s[1], .H = s[2], .W = s[2], .O = s[3], .kh = s[4], .kw = s[4], .stride = s[5], .pad = s[6]};
+}
+
 /* Those the machine can run come first; HDO_SIMD does not matter here. */
 static inline size_t table_count(void) {
     size_t n = 0;

@@ -169,16 +169,7 @@ static void test_conv_bits(void **state) {
                                {11, 40, 2, 70, 3, 1, 1}, {4, 64, 1, 96, 3, 1, 1},   {2, 33, 20, 35, 3, 1, 1},
                                {3, 2, 17, 5, 5, 1, 2},   {2, 40, 9, 40, 3, 1, 1},   {6, 50, 5, 20, 3, 1, 1},
                                {70, 8, 7, 8, 3, 1, 1},   {13, 128, 4, 40, 3, 2, 1}, {2, 64, 5, 64, 3, 1, 1}};
-    for (size_t i = 0; i < sizeof s / sizeof s[0]; i++)
-        same_conv((hdo_conv){.B = s[i][0],
-                             .C = s[i][1],
-                             .H = s[i][2],
-                             .W = s[i][2],
-                             .O = s[i][3],
-                             .kh = s[i][4],
-                             .kw = s[i][4],
-                             .stride = s[i][5],
-                             .pad = s[i][6]});
+    for (size_t i = 0; i < sizeof s / sizeof s[0]; i++) same_conv(conv_of(s[i]));
     uint32_t r[60 * 9];
     hdo__rng_bits(hdo__stream(3, HDO_RNG_TEST, 0, 0, 98), 0, sizeof r / sizeof r[0], r);
     static const int kernel[] = {1, 3, 5, 7};

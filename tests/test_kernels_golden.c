@@ -83,16 +83,7 @@ static void test_conv(void **state) {
                                {3, 2, 17, 5, 5, 1, 2},   {2, 40, 9, 40, 3, 1, 1}, {6, 50, 5, 20, 3, 1, 1},
                                {13, 128, 4, 40, 3, 2, 1}};
     hdo_sha256 h = begin();
-    for (size_t i = 0; i < sizeof s / sizeof s[0]; i++)
-        add_conv(&h, (hdo_conv){.B = s[i][0],
-                                .C = s[i][1],
-                                .H = s[i][2],
-                                .W = s[i][2],
-                                .O = s[i][3],
-                                .kh = s[i][4],
-                                .kw = s[i][4],
-                                .stride = s[i][5],
-                                .pad = s[i][6]});
+    for (size_t i = 0; i < sizeof s / sizeof s[0]; i++) add_conv(&h, conv_of(s[i]));
     assert_digest(&h, "35ad2ca2e3d1891b");
 }
 

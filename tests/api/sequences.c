@@ -388,7 +388,9 @@ static void run_call(world *w) {
 static void sequence(uint64_t seed, world *total) {
     world w = {.random = seed * 7919};
     char command[128];
-    snprintf(w.dir, sizeof w.dir, "/tmp/hdo-seq-%ld-%" PRIu64, (long)getpid(), seed);
+    char folder[] = "/tmp/hdo-seq-XXXXXX";
+    if (mkdtemp(folder) == NULL) die("cannot be made", folder);
+    snprintf(w.dir, sizeof w.dir, "%s/run", folder);
     for (int k = 0; k < CONFIGS; k++) {
         w.config[k] = new_config(&w);
         while (draw(&w, 2) == 0) bring(&w, w.config[k]);
@@ -405,8 +407,8 @@ static void sequence(uint64_t seed, world *total) {
     for (int k = 0; k < RUNS; k++) look(&w, w.run[k]);
     for (int k = 0; k < RUNS; k++) hdo_run_free(w.run[k]);
     if (w.destroyed != w.brought) die("a table was not destroyed once", "the end");
-    snprintf(command, sizeof command, "rm -rf '%s'", w.dir);
-    if (system(command) != 0) die("cannot be removed", w.dir);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command) != 0) die("cannot be removed", folder);
     total->calls += w.calls;
     total->failures += w.failures;
     total->brought += w.brought;
