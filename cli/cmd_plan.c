@@ -157,55 +157,33 @@ static void print_sim(const hdo_plan_sim *m) {
                m->tuned_with);
 }
 
-/* The plan by bounds with the prediction as its last member; worth_adding is the prediction's. */
-static void print_json(hdo_fleet_plan *p, const hdo_fleet_prediction *q, bool predicted) {
-    bool by_bounds = p->worth;
-    if (predicted) {
-        p->worth = q->worth;
-        p->sim = q->sim;
-    }
-    char *text = hdo_fleet_plan_json(p), *more = predicted ? hdo_fleet_prediction_json(q) : NULL;
-    char *end = text != NULL ? strrchr(text, '}') : NULL;
-    if (end != NULL) {
-        *end = '\0';
-        while (end > text && (end[-1] == '\n' || end[-1] == ' ')) *--end = '\0';
-        printf("%s,\n  \"worth_by_bounds\": %s,\n  \"prediction\": %s\n}\n", text, by_bounds ? "true" : "false",
-               more != NULL ? more : "null");
-    }
-    free(text);
-    free(more);
+static void print_text(const hdo_config *c, const hdo_plan_answer *a) {
+    if (!a->predicted) cli_note("no prediction: %s; the bounds decide", a->why.msg);
+    print_fleet(c, &a->plan);
+    if (a->predicted) print_prediction(&a->plan, &a->prediction);
+    print_bounds(&a->plan, !a->predicted);
+    print_sim(a->predicted ? &a->prediction.sim : &a->plan.sim);
 }
 
 static int plan(void *ctx, hdo_config *c) {
     const plan_options *o = ctx;
-    hdo_error e = {.code = HDO_E_MEMORY}, why = {0};
-    hdo_fleet_plan *p = malloc(sizeof *p);
-    hdo_fleet_prediction q = {0};
+    hdo_error e = {.code = HDO_E_MEMORY};
+    hdo_plan_answer *a = malloc(sizeof *a);
     cli_study_progress progress = {0};
     hdo_study_hooks hooks = {.ctx = &progress, .tick = cli_study_tick};
-    hdo_fleet untried = o->fleet; /* tried at the rates of the prediction */
-    untried.sim_seeds = 0;
-    bool predicted = false;
     cli_catch_signals();
-    hdo_status st = p != NULL ? hdo_plan_fleet(c, &untried, &hooks, p, &e) : HDO_E_MEMORY;
-    if (st == HDO_OK) {
-        p->fleet.sim_seeds = o->fleet.sim_seeds;
-        predicted = hdo_plan_predict(c, p, &hooks, &q, &why) == HDO_OK;
-        if (!predicted && cli_signal() != 0) st = why.code, e = why;
-        if (!predicted && st == HDO_OK) cli_note("no prediction: %s; the bounds decide", why.msg);
-    }
-    if (st == HDO_OK && !predicted && o->fleet.sim_seeds > 0) st = hdo_plan_fleet(c, &o->fleet, &hooks, p, &e);
+    hdo_status st = a != NULL ? hdo_plan_answer_find(c, &o->fleet, &hooks, a, &e) : HDO_E_MEMORY;
     cli_study_end(&progress);
-    int code = st == HDO_OK ? 0 : cli_study_fail(&e);
-    if (st == HDO_OK && o->common.json) {
-        print_json(p, &q, predicted);
-    } else if (st == HDO_OK) {
-        print_fleet(c, p);
-        if (predicted) print_prediction(p, &q);
-        print_bounds(p, !predicted);
-        print_sim(predicted ? &q.sim : &p->sim);
+    if (st == HDO_OK && !a->predicted && cli_signal() != 0) st = a->why.code, e = a->why;
+    int code = 0;
+    if (st != HDO_OK) {
+        code = cli_study_fail(&e);
+    } else if (o->common.json) {
+        code = cli_print(hdo_plan_answer_json(a), "\n");
+    } else {
+        print_text(c, a);
     }
-    free(p);
+    free(a);
     return code;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 — questions of other languages: see <hdo/lab/answers.h>. */
 #include "hdo/lab/answers.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,48 +94,15 @@ static hdo_status read_fleet(const char *const *option, hdo_fleet *f, hdo_error 
     return HDO_OK;
 }
 
-/* The plan by bounds with the prediction as its last member. */
-static char *join(hdo_fleet_plan *p, const hdo_fleet_prediction *q, bool predicted, hdo_error *e) {
-    bool by_bounds = p->worth;
-    if (predicted) {
-        p->worth = q->worth;
-        p->sim = q->sim;
-    }
-    char *plan = hdo_fleet_plan_json(p), *more = predicted ? hdo_fleet_prediction_json(q) : NULL, *text = NULL;
-    char *end = plan != NULL ? strrchr(plan, '}') : NULL;
-    if (end != NULL && (more != NULL || !predicted)) {
-        *end = '\0';
-        size_t cap = strlen(plan) + (more != NULL ? strlen(more) : 4) + 64;
-        text = malloc(cap);
-        if (text != NULL)
-            snprintf(text, cap, "%s, \"worth_by_bounds\": %s, \"prediction\": %s}", plan, by_bounds ? "true" : "false",
-                     more != NULL ? more : "null");
-    }
-    free(plan);
-    free(more);
-    return text != NULL ? text : out_of_memory(e);
-}
-
 char *hdo_lab_plan(const hdo_config *c, const char *const *option, hdo_error *e) {
     hdo_fleet fleet;
-    hdo_error why = {0};
-    hdo_fleet_prediction q = {0};
-    hdo_status st = read_fleet(option, &fleet, e);
-    if (st != HDO_OK) return NULL;
-    hdo_fleet_plan *p = malloc(sizeof *p);
-    if (p == NULL) return out_of_memory(e);
-    hdo_fleet untried = fleet; /* tried at the rates of the prediction */
-    untried.sim_seeds = 0;
-    bool predicted = false;
-    st = hdo_plan_fleet(c, &untried, NULL, p, e);
-    if (st == HDO_OK) {
-        p->fleet.sim_seeds = fleet.sim_seeds;
-        predicted = hdo_plan_predict(c, p, NULL, &q, &why) == HDO_OK;
-    }
-    if (st == HDO_OK && !predicted && fleet.sim_seeds > 0) st = hdo_plan_fleet(c, &fleet, NULL, p, e);
-    char *text = st == HDO_OK ? join(p, &q, predicted, e) : NULL;
-    free(p);
-    return text;
+    if (read_fleet(option, &fleet, e) != HDO_OK) return NULL;
+    hdo_plan_answer *a = malloc(sizeof *a);
+    if (a == NULL) return out_of_memory(e);
+    hdo_status st = hdo_plan_answer_find(c, &fleet, NULL, a, e);
+    char *text = st == HDO_OK ? hdo_plan_answer_json(a) : NULL;
+    free(a);
+    return st == HDO_OK && text == NULL ? out_of_memory(e) : text;
 }
 
 hdo_status hdo_lab_run_new(hdo_run **run, const hdo_config *c, hdo_error *e) {

@@ -195,3 +195,17 @@ out:
     hdo__free(c);
     return st;
 }
+
+hdo_status hdo_plan_answer_find(const hdo_config *c, const hdo_fleet *f, const hdo_study_hooks *hooks,
+                                hdo_plan_answer *out, hdo_error *e) {
+    hdo_fleet untried = *f; /* tried at the rates of the prediction, if there is one */
+    untried.sim_seeds = 0;
+    *out = (hdo_plan_answer){.predicted = false};
+    hdo_status st = hdo_plan_fleet(c, &untried, hooks, &out->plan, e);
+    if (st != HDO_OK) return st;
+    out->plan.fleet.sim_seeds = f->sim_seeds;
+    out->predicted = hdo_plan_predict(c, &out->plan, hooks, &out->prediction, &out->why) == HDO_OK;
+    if (!out->predicted && f->sim_seeds > 0) st = hdo_plan_fleet(c, f, hooks, &out->plan, e);
+    out->worth = out->predicted ? out->prediction.worth : out->plan.worth;
+    return st;
+}

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 — predictions as JSON. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "hdo/experimental/json.h"
 #include "lab/predict/predict_internal.h"
 
@@ -54,7 +58,7 @@ static void put_choice(hdo_json *j, const char *key, const hdo_fleet_choice *o) 
     hdo__json_end(j, '}');
 }
 
-char *hdo_fleet_prediction_json(const hdo_fleet_prediction *p) {
+static char *prediction_json(const hdo_fleet_prediction *p) {
     hdo_json j;
     hdo__json_init(&j, true);
     hdo__json_object(&j, NULL);
@@ -66,4 +70,28 @@ char *hdo_fleet_prediction_json(const hdo_fleet_prediction *p) {
     for (int i = 0; i < p->n_rows; i++) put_choice(&j, NULL, &p->rows[i]);
     hdo__json_end(&j, ']');
     return hdo__json_finish(&j);
+}
+
+/* The plan by bounds with the answer in the place of theirs and the prediction as its last member. */
+char *hdo_plan_answer_json(const hdo_plan_answer *a) {
+    hdo_fleet_plan *p = malloc(sizeof *p);
+    if (p == NULL) return NULL;
+    *p = a->plan;
+    p->worth = a->worth;
+    if (a->predicted) p->sim = a->prediction.sim;
+    char *plan = hdo_fleet_plan_json(p), *more = a->predicted ? prediction_json(&a->prediction) : NULL, *text = NULL;
+    char *end = plan != NULL ? strrchr(plan, '}') : NULL;
+    if (end != NULL && (more != NULL || !a->predicted)) {
+        while (end > plan && (end[-1] == '\n' || end[-1] == ' ')) end--;
+        *end = '\0';
+        size_t cap = strlen(plan) + (more != NULL ? strlen(more) : 4) + 64;
+        text = malloc(cap);
+        if (text != NULL)
+            snprintf(text, cap, "%s,\n  \"worth_by_bounds\": %s,\n  \"prediction\": %s\n}", plan,
+                     a->plan.worth ? "true" : "false", more != NULL ? more : "null");
+    }
+    free(plan);
+    free(more);
+    free(p);
+    return text;
 }

@@ -122,7 +122,18 @@ typedef struct hdo_fleet_prediction {
 /* p: the plan by bounds (hdo_plan_fleet), whose fleet and time count. Both sides at their own best stable rate. */
 HDO_API hdo_status hdo_plan_predict(const hdo_config *c, const hdo_fleet_plan *p, const hdo_study_hooks *hooks,
                                     hdo_fleet_prediction *out, hdo_error *e);
-HDO_API char *hdo_fleet_prediction_json(const hdo_fleet_prediction *p); /* free() it; NULL: out of memory */
+
+typedef struct hdo_plan_answer { /* `hdo plan` */
+    hdo_fleet_plan plan;         /* by bounds */
+    hdo_fleet_prediction prediction;
+    bool predicted, worth; /* is there a prediction? It decides then, otherwise the bounds do */
+    hdo_error why;         /* there is none */
+} hdo_plan_answer;
+
+/* Bounds, then the prediction, then the trial at the rates of whichever decides. */
+HDO_API hdo_status hdo_plan_answer_find(const hdo_config *c, const hdo_fleet *f, const hdo_study_hooks *hooks,
+                                        hdo_plan_answer *out, hdo_error *e);
+HDO_API char *hdo_plan_answer_json(const hdo_plan_answer *a); /* free() it; NULL: out of memory */
 
 #ifdef __cplusplus
 }
