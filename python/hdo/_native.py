@@ -66,15 +66,12 @@ class ObjectiveDef(ctypes.Structure):
 
 
 LogFn = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
-RowFn = CFUNCTYPE(None, c_void_p, c_void_p)
 
 _err = POINTER(CError)
 # Functions of <hdo/hdo.h>: result, arguments.
 _FUNCTIONS = {
     "hdo_version": (c_char_p, []),
     "hdo_abi": (c_int, []),
-    "hdo_commit": (c_char_p, []),
-    "hdo_features": (c_void_p, []),
     "hdo_free": (None, [c_void_p]),
     "hdo_status_exit_code": (c_int, [c_int]),
     "hdo_names": (POINTER(c_char_p), [c_char_p]),
@@ -89,14 +86,11 @@ _FUNCTIONS = {
     "hdo_config_check": (c_int, [c_void_p, _err]),
     "hdo_config_text": (c_void_p, [c_void_p]),
     "hdo_config_use_objective": (c_int, [c_void_p, POINTER(ObjectiveDef), c_void_p, _err]),
-    "hdo_run_new": (c_int, [POINTER(c_void_p), c_void_p, _err]),
     "hdo_run_free": (None, [c_void_p]),
     "hdo_run_advance": (c_int, [c_void_p, c_int64, POINTER(c_int), _err]),
     "hdo_run_stop": (c_int, [c_void_p, _err]),
     "hdo_run_open_dir": (c_int, [c_void_p, c_char_p, ctypes.c_bool, _err]),
-    "hdo_run_save": (c_int, [c_void_p, _err]),
     "hdo_run_write_summary": (c_int, [c_void_p, _err]),
-    "hdo_run_resume": (c_int, [POINTER(c_void_p), c_char_p, c_void_p, _err]),
     "hdo_run_on_log": (c_int, [c_void_p, LogFn, c_void_p, _err]),
     "hdo_run_nodes": (c_int64, [c_void_p]),
     "hdo_run_dim": (c_size_t, [c_void_p]),
@@ -116,7 +110,7 @@ _LAB_FUNCTIONS = {
     "hdo_lab_check": (c_void_p, [c_void_p, _err]),
     "hdo_lab_predict": (c_void_p, [c_void_p, POINTER(c_char_p), c_int64, _err]),
     "hdo_lab_plan": (c_void_p, [c_void_p, POINTER(c_char_p), _err]),
-    "hdo_lab_run_new": (c_int, [POINTER(c_void_p), c_void_p, _err]),
+    "hdo_lab_run_open": (c_int, [POINTER(c_void_p), c_void_p, c_char_p, _err]),
 }
 
 

@@ -77,7 +77,8 @@ def _list(words):
 
 def check(loss, x0=None, grad=None, *, nodes=None, steps=200, lr=0.05, rv=16, seed=1, batch=None, **options):
     """Examines a problem before it is run, as `hdo check` does: gradients against differences, noise of the estimates, rates
-    outside their range, a trial of a few dozen steps. Returns a dict; `complaints` is empty when all is well.
+    outside their range, a trial of a few dozen steps. Returns a dict; `notes` has what is to be said, each with a `level`
+    ("problem" is the worst) and a `text`.
 
     The first argument may also be a configuration (preset, path, dict, hdo.Config).
     """

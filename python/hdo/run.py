@@ -34,8 +34,7 @@ class Run:
         self.config = base if isinstance(base, Config) and not keys else Config(base, **keys)
         self._begin(progress)
         error = CError()
-        make = lab().hdo_lab_run_new if _wants_auto(self.config) else hdo.hdo_run_new
-        self._made(make(ctypes.byref(self._r), self.config._c, ctypes.byref(error)), error)
+        self._open(self.config._c, None)
         if out is not None:
             check(hdo.hdo_run_open_dir(self._r, os.fsencode(os.fspath(out)), force, ctypes.byref(error)), error)
             self._dir = out
@@ -47,10 +46,7 @@ class Run:
         self = cls.__new__(cls)
         self.config = problem
         self._begin(progress)
-        error = CError()
-        own = problem._c if problem is not None else None
-        self._made(hdo.hdo_run_resume(ctypes.byref(self._r), os.fsencode(os.fspath(folder)), own, ctypes.byref(error)),
-                   error)
+        self._open(problem._c if problem is not None else None, os.fsencode(os.fspath(folder)))
         self._dir = folder
         return self
 
@@ -62,7 +58,9 @@ class Run:
         self._progress = Progress(progress)
         self.log = []  # what the run said: (level, sentence)
 
-    def _made(self, status, error):
+    def _open(self, config, folder):
+        error = CError()
+        status = lab().hdo_lab_run_open(ctypes.byref(self._r), config, folder, ctypes.byref(error))
         self._raise_own()
         check(status, error)
         self._columns = words(hdo.hdo_run_columns(self._r))
@@ -237,10 +235,6 @@ def _get(config, key):
     buffer, error = ctypes.create_string_buffer(2048), CError()
     check(hdo.hdo_config_get(config, key, buffer, len(buffer), ctypes.byref(error)), error)
     return buffer.value.decode()
-
-
-def _wants_auto(config):
-    return ": auto" in config.text
 
 
 def run(base=None, *, out=None, force=False, progress=None, **keys):

@@ -87,8 +87,15 @@ class Runs(unittest.TestCase):
                 hdo.Run(QUADRATIC, out=out)
 
     def test_auto_rates(self):
-        r = hdo.run(QUADRATIC, population="2fo+2zo", progress=False, **{"population.fo.lr": "auto", "population.zo.lr": "auto"})
-        self.assertEqual(r.status, "completed")
+        keys = {"population": "2fo+2zo", "population.fo.lr": "auto", "population.zo.lr": "auto", "checkpoint.every": 10}
+        whole = hdo.Run(QUADRATIC, **keys).finish()
+        self.assertEqual(whole.status, "completed")
+        self.assertGreater(whole.rows[-1]["lr/fo"], 0)
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "r")
+            hdo.Run(QUADRATIC, out=out, **keys).advance(25)
+            gc.collect()
+            self.assertEqual(hdo.Run.resume(out).finish().fingerprint, whole.fingerprint)
 
     def test_ctrl_c_returns_what_is_there(self):
         timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
@@ -217,8 +224,13 @@ class OwnFunctions(unittest.TestCase):
 
 class Laboratory(unittest.TestCase):
     def test_check(self):
-        good = hdo.check(sphere, np.zeros(3), sphere_grad, nodes={"fo": 2, "zo": 2}, steps=40)
-        self.assertIsInstance(good, dict)
+        def problems(grad, **more):
+            notes = hdo.check(sphere, np.zeros(3), grad, nodes={"fo": 2, "zo": 2}, steps=40, **more)["notes"]
+            return [note["text"] for note in notes if note["level"] == "problem"]
+
+        self.assertEqual(problems(sphere_grad), [])
+        self.assertIn("Derivatives disagree", problems(lambda x: 3 * (x - 3))[0])
+        self.assertTrue(any("diverged" in text for text in problems(sphere_grad, lr=5.0)))
 
     def test_predict_agrees_with_a_run(self):
         rng = np.random.default_rng(0)

@@ -146,11 +146,12 @@ hdo_status hdo_run_new(hdo_run **run, const hdo_config *c, hdo_error *e) {
     return open_run(run, c, NULL, NULL, e);
 }
 
-hdo_status hdo_run_new_tuned(hdo_run **run, const hdo_config *c, hdo_status (*tune)(hdo_run *r, hdo_error *e),
-                             hdo_error *e) {
+hdo_status hdo_run_open_tuned(hdo_run **run, const hdo_config *c, const char *dir,
+                              hdo_status (*tune)(hdo_run *r, hdo_error *e), hdo_error *e) {
     if (run != NULL) *run = NULL;
-    if (run == NULL || c == NULL) return hdo__misuse(e, "hdo_run_new_tuned", "a place for the run and a configuration");
-    return open_run(run, c, NULL, tune, e);
+    if (run == NULL || (c == NULL && dir == NULL))
+        return hdo__misuse(e, "hdo_run_open_tuned", "a place for the run and a configuration or a folder");
+    return open_run(run, c, dir, tune, e);
 }
 
 hdo_status hdo_run_resume(hdo_run **run, const char *dir, const hdo_config *c, hdo_error *e) {

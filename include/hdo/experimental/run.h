@@ -87,9 +87,9 @@ typedef struct hdo_run_info {
     int64_t train_samples, val_samples;
 } hdo_run_info;
 
-/* hdo_run_new with hooks.tune, for configurations with `auto`. */
-HDO_API hdo_status hdo_run_new_tuned(hdo_run **run, const hdo_config *c, hdo_status (*tune)(hdo_run *r, hdo_error *e),
-                                     hdo_error *e);
+/* hdo_run_new (dir NULL) or hdo_run_resume with hooks.tune, for configurations with `auto`. */
+HDO_API hdo_status hdo_run_open_tuned(hdo_run **run, const hdo_config *c, const char *dir,
+                                      hdo_status (*tune)(hdo_run *r, hdo_error *e), hdo_error *e);
 HDO_API hdo_status hdo_run_create(hdo_run **out, const hdo_config *c, const hdo_hooks *hooks, hdo_error *e);
 HDO_API void hdo_run_destroy(hdo_run *r); /* NULL is fine, here and in every destroy */
 HDO_API void hdo_run_describe(const hdo_run *r, hdo_run_info *info);

@@ -23,8 +23,8 @@ HDO_API char *hdo_lab_predict(const hdo_config *c, const char *const *population
  * ("fo", "4", "zo", "28", "zo-speed", "3", ..., NULL); sizes in MB, as there. */
 HDO_API char *hdo_lab_plan(const hdo_config *c, const char *const *option, hdo_error *e);
 
-/* hdo_run_new for configurations with `auto` rates, weights or partners. */
-HDO_API hdo_status hdo_lab_run_new(hdo_run **run, const hdo_config *c, hdo_error *e);
+/* hdo_run_new (dir NULL) and hdo_run_resume, also for configurations with `auto` rates, weights or partners. */
+HDO_API hdo_status hdo_lab_run_open(hdo_run **run, const hdo_config *c, const char *dir, hdo_error *e);
 
 #ifdef __cplusplus
 }
